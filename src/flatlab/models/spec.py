@@ -1,0 +1,119 @@
+"""Architectures as values: what to build, without importing torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ..randomness import generator
+from ..specs import spec
+
+Width = Annotated[int, Field(gt=0)]
+Params = dict[str, NDArray[np.floating]]
+
+
+@spec
+class Init:
+    """How parameters start. The sources are silent; these are our choices.
+
+    Attributes:
+        law: "torch" draws every weight and bias from U(−1/√fan_in, 1/√fan_in), the default of
+            `torch.nn.Linear`; "normal" draws weights from N(0, 1/fan_in) and sets biases to zero.
+        first_layer_scale: Factor on the first layer (weights and bias) after the draw.
+        gamma_scale: Sim-BN's γ starts at gamma_scale/√width in every coordinate. At γ = 1 the
+            squared gradient ‖∇_{W2} f‖² = Σ γ_j² Â_j² is about the width, and SGD at a learning
+            rate of 0.005 diverges.
+    """
+
+    law: Literal["torch", "normal"] = "torch"
+    first_layer_scale: Annotated[float, Field(gt=0)] = 1.0
+    gamma_scale: Annotated[float, Field(gt=0)] = 4.0
+
+
+@spec
+class TwoLayer:
+    """A two-layer network f(x) = W2 · N(σ(W1 x + b1)).
+
+    Attributes:
+        width: Number m of hidden neurons.
+        bias: Whether the first layer has a bias b1.
+        norm: None; "batch" is simplified BatchNorm, γ_j u_j / rms_j with rms_j taken over the whole
+            training set; "layer" is simplified LayerNorm, u / max(‖u‖, ln_epsilon).
+        activation: The nonlinearity σ.
+        ln_epsilon: ε of simplified LayerNorm.
+        init: How parameters start.
+    """
+
+    width: Width = 500
+    bias: bool = True
+    norm: Literal["batch", "layer"] | None = None
+    activation: Literal["relu", "softplus", "tanh", "identity"] = "relu"
+    ln_epsilon: Annotated[float, Field(gt=0)] = 1e-3
+    init: Init = Field(default_factory=Init)
+
+    def shapes(self, d: int) -> dict[str, tuple[int, ...]]:
+        """Return name → shape in storage order."""
+        shapes: dict[str, tuple[int, ...]] = {"W1": (self.width, d)}
+        if self.bias:
+            shapes["b1"] = (self.width,)
+        shapes["W2"] = (self.width,)
+        if self.norm == "batch":
+            shapes["gamma"] = (self.width,)
+        return shapes
+
+    def initial(self, d: int, seed: int) -> Params:
+        """Draw float64 starting parameters for inputs of dimension d."""
+        return _draw(self.shapes(d), self.init, seed)
+
+
+@spec
+class Deep:
+    """A ReLU network of any depth, f(x) = W_D σ(W_{D−1} ⋯ σ(W1 x + b1)).
+
+    Attributes:
+        depth: Number D of weight layers; 2 is `TwoLayer` without normalisation.
+        width: Width of every hidden layer.
+        bias_first: Whether the first layer, and only it, has a bias.
+        init: How parameters start.
+    """
+
+    depth: Annotated[int, Field(ge=2)] = 3
+    width: Width = 500
+    bias_first: bool = True
+    init: Init = Field(default_factory=Init)
+
+    def shapes(self, d: int) -> dict[str, tuple[int, ...]]:
+        """Return name → shape in storage order."""
+        shapes: dict[str, tuple[int, ...]] = {"W1": (self.width, d)}
+        if self.bias_first:
+            shapes["b1"] = (self.width,)
+        for layer in range(2, self.depth):
+            shapes[f"W{layer}"] = (self.width, self.width)
+        shapes[f"W{self.depth}"] = (self.width,)
+        return shapes
+
+    def initial(self, d: int, seed: int) -> Params:
+        """Draw float64 starting parameters for inputs of dimension d."""
+        return _draw(self.shapes(d), self.init, seed)
+
+
+Architecture = TwoLayer | Deep
+
+
+def _draw(shapes: dict[str, tuple[int, ...]], init: Init, seed: int) -> Params:
+    rng = generator(seed, "init")
+    params: Params = {}
+    for name, shape in shapes.items():
+        fan_in = shapes["W1"][1] if name == "b1" else shape[-1]
+        if name == "gamma":
+            params[name] = np.full(shape, init.gamma_scale / np.sqrt(shape[0]))
+        elif init.law == "torch":
+            params[name] = rng.uniform(-1, 1, shape) / np.sqrt(fan_in)
+        else:
+            params[name] = np.zeros(shape) if name == "b1" else rng.normal(size=shape) / np.sqrt(fan_in)
+        if name in ("W1", "b1"):
+            params[name] *= init.first_layer_scale
+    return params

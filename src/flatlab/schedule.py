@@ -1,0 +1,71 @@
+"""Phases: what a training run does, for how many epochs. A schedule is a sequence of phases."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from .errors import UserError
+from .specs import spec
+
+Algorithm = Literal["sgd", "sam", "usam", "label_noise"]
+
+ALGORITHMS: dict[str, str] = {
+    "sgd": "(stochastic) gradient descent with weight decay; full batch when batch_size is unset",
+    "sam": "ascent of length rho along the batch gradient, then descent from there; "
+    "batch_size=1 is 1-SAM, m is m-SAM",
+    "usam": "SAM with the un-normalised ascent rho * gradient",
+    "label_noise": "SGD on labels y + noise * (random sign), a fresh sign for each sample and step",
+}
+
+
+@spec
+class Phase:
+    """One stretch of training with fixed hyper-parameters.
+
+    With g(θ) the gradient of the batch's mean loss, one step is
+
+        sgd, label_noise:  θ ← θ − lr (g(θ) + weight_decay θ)
+        sam:               θ ← θ − lr (g(θ + rho g(θ)/‖g(θ)‖) + weight_decay θ)
+        usam:              θ ← θ − lr (g(θ + rho g(θ)) + weight_decay θ)
+
+    A zero gradient means no ascent. Weight decay acts on every parameter and takes no part in the
+    ascent. Batches follow a fresh permutation in every epoch; the last one may be smaller.
+
+    Attributes:
+        algorithm: One of `ALGORITHMS`.
+        lr: Learning rate.
+        epochs: Number of passes over the training set.
+        rho: Ascent radius, for "sam" and "usam" only.
+        batch_size: Examples a step; None is the full batch.
+        weight_decay: Coefficient λ of λθ in the gradient, i.e. (λ/2)‖θ‖² in the loss.
+        noise: Amplitude of the label noise, for "label_noise" only.
+        max_first_layer_norm: After each step the first layer (weights and bias together) is
+            projected to the Frobenius ball of this radius; None leaves it free.
+    """
+
+    algorithm: Algorithm
+    lr: Annotated[float, Field(gt=0)]
+    epochs: Annotated[int, Field(gt=0)]
+    rho: Annotated[float, Field(ge=0)] = 0.0
+    batch_size: Annotated[int, Field(gt=0)] | None = None
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    noise: Annotated[float, Field(ge=0)] = 0.0
+    max_first_layer_norm: Annotated[float, Field(gt=0)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.rho and self.algorithm not in ("sam", "usam"):
+            raise UserError(
+                f"rho is the ascent radius of 'sam' and 'usam'; {self.algorithm!r} has none: "
+                f"drop rho={self.rho:g} or change the algorithm"
+            )
+        if self.noise and self.algorithm != "label_noise":
+            raise UserError(
+                f"noise belongs to 'label_noise', got noise={self.noise:g} with {self.algorithm!r}"
+            )
+        if self.lr * self.weight_decay >= 1:
+            raise UserError(
+                f"lr * weight_decay must be < 1 (each step multiplies θ by 1 − lr·weight_decay), "
+                f"got {self.lr:g} * {self.weight_decay:g}"
+            )

@@ -1,0 +1,98 @@
+"""What a spec is: a frozen, strictly validated dataclass whose mistakes read as one line.
+
+Specs describe architectures, losses, phases and runs. They are plain values: equal when their
+fields are equal, written to TOML, hashed to name a run directory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar, dataclass_transform, get_type_hints
+
+from pydantic import ConfigDict, ValidationError
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+
+from .errors import UserError, nearest
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True)
+def spec(cls: type[T]) -> type[T]:
+    """Turn a class into a frozen, strictly typed dataclass that raises `UserError` on bad values."""
+    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    made: Any = pydantic_dataclass(frozen=True, config=config)(cls)
+    validate = made.__init__
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            validate(self, *args, **kwargs)
+        except ValidationError as error:
+            raise UserError(_one_line(made, error)) from None
+
+    made.__init__ = __init__
+    return made  # type: ignore[no-any-return]
+
+
+def to_dict(value: Any) -> dict[str, Any]:
+    """Return a spec as nested plain values, leaving out fields that are None (TOML has no null)."""
+
+    def tidy(item: Any) -> Any:
+        if isinstance(item, Mapping):
+            return {name: tidy(part) for name, part in item.items() if part is not None}
+        return [tidy(part) for part in item] if isinstance(item, list | tuple) else item
+
+    tidied: dict[str, Any] = tidy(dataclasses.asdict(value))
+    return tidied
+
+
+def from_dict(cls: type[T], fields: Mapping[str, Any]) -> T:
+    """Build a spec from plain values; unknown keys and wrong types raise `UserError`."""
+    if not isinstance(fields, Mapping):
+        raise UserError(f"{cls.__name__} must be a table of fields, got {fields!r}")
+    kinds = get_type_hints(cls)
+    nested = {
+        name: from_dict(kinds[name], value)
+        for name, value in fields.items()
+        if isinstance(value, Mapping) and dataclasses.is_dataclass(kinds.get(name))
+    }
+    return cls(**{**fields, **nested})
+
+
+def digest(fields: Mapping[str, Any]) -> str:
+    """Hash plain values canonically: key order does not matter, every bit of a float does.
+
+    >>> digest({"a": 1, "b": 0.1}) == digest({"b": 0.1, "a": 1})
+    True
+    """
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _one_line(cls: Any, error: ValidationError) -> str:
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
+    name, given, context = name or cls.__name__, first.get("input"), first.get("ctx", {})
+    allowed = [field.name for field in dataclasses.fields(cls)]
+    match first["type"]:
+        case "unexpected_keyword_argument":
+            return f"{cls.__name__} has no field {name!r}: {nearest(name, allowed)}"
+        case "missing" | "missing_argument":
+            return f"{cls.__name__} needs {name}"
+        case "greater_than":
+            return f"{name} must be > {context['gt']:g}, got {given!r}"
+        case "greater_than_equal":
+            return f"{name} must be >= {context['ge']:g}, got {given!r}"
+        case "less_than":
+            return f"{name} must be < {context['lt']:g}, got {given!r}"
+        case "literal_error":
+            return f"{name} must be {context['expected']}, got {given!r}"
+        case "value_error":
+            return str(context["error"])
+        case "dataclass_type":
+            return f"{name} must be a table of fields ({context['class_name']}), got {given!r}"
+        case _:
+            return f"{name}: {first['msg'].lower()}, got {given!r}"

@@ -1,0 +1,72 @@
+"""Checks of arguments, shared by every generator: the value comes back as a plain Python value."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable
+
+from ..errors import UserError, unknown
+
+MAX_VALUES = 2**31
+"""Largest array a generator makes: 16 GiB of float64."""
+
+
+def integer(name: str, value: object, at_least: int) -> int:
+    """Return a whole number ≥ `at_least`; True, 2.5 and "2" are not whole numbers.
+
+    >>> integer("n", 100, at_least=1)
+    100
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise UserError(f"{name} must be a whole number, got {value!r}")
+    if value < at_least:
+        raise UserError(f"{name} must be >= {at_least}, got {value}")
+    return int(value)
+
+
+def real(name: str, value: object, above: float) -> float:
+    """Return a finite number > `above`."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise UserError(f"{name} must be a number, got {value!r}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise UserError(f"{name} must be finite, got {number:g}")
+    if number <= above:
+        raise UserError(f"{name} must be > {above:g}, got {number:g}")
+    return number
+
+
+def flag(name: str, value: object) -> bool:
+    """Return a truth value; 1 and "yes" are not truth values."""
+    if not isinstance(value, bool):
+        raise UserError(f"{name} must be true or false, got {value!r}")
+    return value
+
+
+def choice(kind: str, value: object, allowed: Iterable[str]) -> str:
+    """Return a name out of `allowed`."""
+    if not isinstance(value, str):
+        raise UserError(f"{kind} must be a name, got {value!r}")
+    if value not in (names := list(allowed)):
+        raise unknown(kind, value, names)
+    return value
+
+
+def size(name: str, rows: int, d: int) -> None:
+    """Refuse an array of rows × d values that no laptop holds."""
+    if rows * d > MAX_VALUES:
+        raise UserError(f"{name} * d must be <= 2^31 values (16 GiB), got {name}={rows} and d={d}")
+
+
+def distinct(name: str, count: int, exponent: str, d: int) -> None:
+    """Refuse more distinct points than the cube {±1}^d has; `exponent` is how to print d."""
+    # bit_length first: count > 2^d implies it, and 2^d need not be formed for a large d.
+    if count.bit_length() > d and count > 2**d:
+        raise UserError(
+            f"{name} must be <= 2^{exponent} for distinct points, "
+            f"got {name}={count}, 2^{exponent}={2**d}"
+        )

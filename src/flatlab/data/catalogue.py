@@ -1,0 +1,75 @@
+"""The catalogue: every data set by name, made from its spec."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..errors import UserError, nearest, unknown
+from .arrays import load
+from .ball import ball
+from .circle import circle
+from .complete import complete
+from .dataset import Dataset
+from .mixture import gaussian_mixture
+from .parity import parity
+from .sphere import sphere
+from .xor import xor
+
+CATALOGUE: dict[str, Callable[..., Dataset]] = {
+    "xor": xor,
+    "parity": parity,
+    "complete": complete,
+    "ball": ball,
+    "sphere": sphere,
+    "circle": circle,
+    "gaussian_mixture": gaussian_mixture,
+    "file": load,
+}
+
+
+def descriptions() -> dict[str, str]:
+    """Return name → one line, the first of the generator's docstring.
+
+    >>> descriptions()["xor"]
+    'Uniform on the cube {±1}^d, y = x1·x2'
+    """
+    return {
+        name: (inspect.getdoc(make) or "").partition("\n")[0].rstrip(".")
+        for name, make in CATALOGUE.items()
+    }
+
+
+def make(spec: Mapping[str, Any]) -> Dataset:
+    """Make a data set from its spec: "name" out of `CATALOGUE` and the generator's arguments.
+
+    >>> make({"name": "xor", "d": 5, "n": 20, "seed": 1}).x_train.shape
+    (20, 5)
+    """
+    if not isinstance(spec, Mapping):
+        raise UserError(f"a data set must be a table of fields, got {spec!r}")
+    if "name" not in spec:
+        raise UserError(f"a data set needs a name: {nearest('', CATALOGUE)}")
+    name, arguments = spec["name"], {key: value for key, value in spec.items() if key != "name"}
+    if not isinstance(name, str):
+        raise UserError(f"the name of a data set must be a string, got {name!r}")
+    if name == "arrays":
+        raise UserError(
+            "a data set of arrays in memory cannot be made again from its spec: "
+            "save them with numpy.savez and use name='file'"
+        )
+    if name not in CATALOGUE:
+        raise unknown("data set", name, CATALOGUE)
+    parameters = inspect.signature(CATALOGUE[name]).parameters
+    for key in arguments:
+        if key not in parameters:
+            raise UserError(f"{name} has no argument {key!r}: {nearest(str(key), parameters)}")
+    missing = [
+        key
+        for key, parameter in parameters.items()
+        if parameter.default is inspect.Parameter.empty and key not in arguments
+    ]
+    if missing:
+        raise UserError(f"{name} needs {', '.join(missing)}; it takes {', '.join(parameters)}")
+    return CATALOGUE[name](**arguments)

@@ -1,0 +1,92 @@
+"""Floors of the trace of the Hessian over all interpolating networks (Wen, Li & Ma 2023).
+
+Every function is for L = (1/n) Σ_i (f(x_i) − y_i)², where at interpolation and away from kinks
+Tr ∇²L = (2/n) Σ_i ‖∇f(x_i)‖² (Lemma 4.1), the gradient being over all parameters. Each floor is a
+bound on ‖∇f(x_i)‖² for one example, averaged over the training set.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data import Dataset
+from ..errors import UserError
+
+Array = NDArray[np.float64]
+
+
+def no_bias_floor(data: Dataset) -> float:
+    """Floor for two-layer ReLU networks without bias: (2/n) Σ_i 2‖x_i‖|y_i|.
+
+    ‖∇f(x)‖² = ‖σ(W1 x)‖² + ‖x‖² Σ_{active j} W2_j² ≥ 2‖x‖|f(x)| (Theorem 3.1). On the cube it is
+    4√d, and an xor network reaches it only with training points on the kinks of its ReLUs, where
+    the trace is a convention: move off them and the limit of the trace is larger.
+    """
+    return float(2 * np.mean(2 * np.sqrt(_squared_norms(data)) * np.abs(data.y_train)))
+
+
+def bias_floor(data: Dataset, depth: int = 2) -> float:
+    """Floor for ReLU networks with D weight layers and a bias in the first.
+
+    (2/n) Σ_i D |y_i|^{2(D−1)/D} (‖x_i‖² + 1)^{1/D} (Theorem 4.1). For D = 2 this is
+    (2/n) Σ_i 2|y_i|√(‖x_i‖² + 1), on the cube 4√(d+1), reached away from kinks.
+
+    Args:
+        data: The training set is used.
+        depth: Number D of weight layers, at least 2.
+    """
+    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 2:
+        raise UserError(f"depth must be a whole number >= 2, got {depth!r}")
+    size = np.abs(data.y_train) ** (2 * (depth - 1) / depth)
+    return float(2 * np.mean(depth * size * (_squared_norms(data) + 1) ** (1 / depth)))
+
+
+def layer_norm_floor(data: Dataset, epsilon: float) -> float:
+    """Floor for two-layer ReLU networks with bias and simplified LayerNorm u/max(‖u‖, ε).
+
+    (2/n) Σ_i min(1, (2/ε)‖x'_i‖|y_i|) with x' = (x, 1) (Lemma A.12). Where ‖u‖ > ε the output layer
+    alone has ‖∇_{W2} f‖ = 1, and the first layer's share vanishes as it is scaled up; where ‖u‖ ≤ ε
+    the network is a plain one divided by ε.
+
+    Args:
+        data: The training set is used.
+        epsilon: ε of simplified LayerNorm, > 0.
+    """
+    if not (isinstance(epsilon, int | float) and math.isfinite(epsilon) and epsilon > 0):
+        raise UserError(f"epsilon must be > 0 and finite, got {epsilon!r}")
+    small = (2 / epsilon) * np.sqrt(_squared_norms(data) + 1) * np.abs(data.y_train)
+    return float(2 * np.mean(np.minimum(1, small)))
+
+
+def batch_norm_xor(data: Dataset) -> float:
+    """Infimum of the trace along the four-neuron xor network with simplified BatchNorm: 4 Σ_q √p_q.
+
+    p_q is the fraction of training points in quadrant q of (x1, x2). Neuron q is
+    σ(c1 x1 + c2 x2), 2 on its own quadrant and 0 elsewhere, so its rms over the training set is
+    2√p_q; f = y asks for |γ_q W2_q| = √p_q. As the first layer is scaled up, its share of the trace
+    vanishes and Tr → 2(‖γ‖² + ‖W2‖²) ≥ 4 Σ_q |γ_q W2_q|, with equality at |γ_q| = |W2_q|. Equally
+    filled quadrants, as under Condition 1, give 8: there it is the infimum over all interpolating
+    networks of this kind (Lemmas A.1 and A.3, with the factor 2 of Lemma 4.1).
+
+    Args:
+        data: An xor data set: (x1, x2) in {±1}² and y = x1·x2 on the training set.
+    """
+    quadrants = data.x_train[:, :2]
+    if (
+        data.d < 2
+        or not np.all(np.abs(quadrants) == 1)
+        or not np.array_equal(data.y_train, np.prod(quadrants, axis=1))
+    ):
+        raise UserError(
+            f"batch_norm_xor needs x1, x2 in {{-1, 1}} and y = x1*x2, unlike {data.name!r}"
+        )
+    _, counts = np.unique(quadrants, axis=0, return_counts=True)
+    return float(4 * np.sum(np.sqrt(counts / data.n)))
+
+
+def _squared_norms(data: Dataset) -> Array:
+    norms: Array = np.sum(data.x_train**2, axis=1)
+    return norms

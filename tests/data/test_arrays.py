@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import zipfile
+
+import numpy as np
+import pytest
+
+from flatlab.data import from_arrays, load, make, xor
+from flatlab.errors import UserError
+
+KEYS = ("x_train", "y_train", "x_test", "y_test")
+NEEDS = "an .npz with x_train, y_train, x_test, y_test is needed"
+
+
+def arrays(**changes):
+    rng = np.random.default_rng(0)
+    made = {
+        "x_train": rng.normal(size=(6, 3)),
+        "y_train": rng.normal(size=6),
+        "x_test": rng.normal(size=(4, 3)),
+        "y_test": rng.normal(size=4),
+    }
+    return {**made, **changes}
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "mine.npz"
+    np.savez(path, **arrays())
+    return path
+
+
+def test_from_arrays_keeps_the_values():
+    given = arrays()
+    data = from_arrays(**given, name="mine")
+    for key in KEYS:
+        np.testing.assert_array_equal(getattr(data, key), given[key])
+    assert data.name == data.spec["label"] == "mine" and data.spec["name"] == "arrays"
+    assert data.relevant == () and len(data.spec["sha256"]) == 64
+
+
+def test_without_test_arrays_the_test_set_is_empty():
+    data = from_arrays([[1, 2], [3, 4]], [0, 1])
+    assert data.x_test.shape == (0, 2) and data.y_test.shape == (0,)
+
+
+def test_the_digest_is_of_the_content():
+    digest = from_arrays(**arrays(), name="a").spec["sha256"]
+    assert digest == from_arrays(**arrays(), name="b").spec["sha256"]
+    fortran = arrays(x_train=np.asfortranarray(arrays()["x_train"]))
+    assert digest == from_arrays(**fortran).spec["sha256"]
+    for key in KEYS:
+        changed = arrays()
+        changed[key] = changed[key].copy()
+        changed[key].flat[0] = np.nextafter(changed[key].flat[0], 10)
+        assert digest != from_arrays(**changed).spec["sha256"], key
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x_test": None}, "give both x_test and y_test or neither, got only y_test"),
+        ({"y_test": None}, "give both x_test and y_test or neither, got only x_test"),
+        ({"x_train": [1.0, 2.0]}, "x_train must be 2-D (n, d), got shape (2,)"),
+        (
+            {"x_train": [1.0], "x_test": None, "y_test": None},
+            "x_train must be 2-D (n, d), got shape (1,)",
+        ),
+        ({"y_train": ["a"] * 6}, "y_train must hold real numbers, got dtype <U1"),
+        ({"y_train": [np.nan] * 6}, "y_train[0] is nan: every value must be finite"),
+        ({"name": 3}, "name must be a string, got 3"),
+    ],
+)
+def test_from_arrays_refuses(changes, message):
+    with pytest.raises(UserError) as caught:
+        from_arrays(**arrays(**changes))
+    assert str(caught.value) == message
+
+
+def test_load_reads_what_savez_wrote(file):
+    data, given = load(file), arrays()
+    for key in KEYS:
+        np.testing.assert_array_equal(getattr(data, key), given[key])
+    assert data.name == "mine"
+    assert data.spec["path"] == str(file) and data.spec["name"] == "file"
+    assert data.spec["sha256"] == from_arrays(**given).spec["sha256"]
+
+
+def test_a_generated_data_set_survives_a_file(tmp_path):
+    data = xor(d=5, n=9, n_test=20)
+    np.savez_compressed(tmp_path / "xor.npz", **{key: getattr(data, key) for key in KEYS})
+    again = load(tmp_path / "xor.npz")
+    assert all(np.array_equal(getattr(data, key), getattr(again, key)) for key in KEYS)
+
+
+def test_a_relative_path_becomes_absolute(file, monkeypatch):
+    monkeypatch.chdir(file.parent)
+    assert load("mine.npz").spec["path"] == str(file)
+
+
+def test_the_spec_of_a_file_makes_it_again(file):
+    data = load(file)
+    again = make(data.spec)
+    assert again.spec == data.spec
+    assert all(np.array_equal(getattr(data, key), getattr(again, key)) for key in KEYS)
+    assert make({"name": "file", "path": str(file)}).spec == data.spec
+
+
+def test_the_digest_survives_compression_and_notices_a_change(file):
+    spec = load(file).spec
+    np.savez_compressed(file, **arrays())
+    assert make(spec).spec == spec
+    np.savez(file, **arrays(y_train=np.zeros(6)))
+    now = load(file).spec["sha256"]
+    with pytest.raises(UserError) as caught:
+        make(spec)
+    assert str(caught.value) == (
+        f"{file}: content changed, sha256 is {now[:12]}… and {spec['sha256'][:12]}… was expected: "
+        "restore the file, or drop sha256 to accept it"
+    )
+
+
+def write_text(path):
+    path.write_text("x,y\n1,2\n")
+
+
+def write_nothing(path):
+    path.write_bytes(b"")
+
+
+def write_npy(path):
+    with path.open("wb") as stream:
+        np.save(stream, np.ones(3))
+
+
+def write_other_zip(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("notes.txt", "hello")
+
+
+def save(**changes):
+    def write(path):
+        made = {key: value for key, value in arrays(**changes).items() if value is not None}
+        np.savez(path, **made)
+
+    return write
+
+
+def write_bytes_members(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        for key in KEYS:
+            archive.writestr(f"{key}", "hello")
+
+
+BAD_FILES = [
+    (lambda path: None, "no such file"),
+    (write_text, f"not an .npz file: {NEEDS}"),
+    (write_nothing, f"not an .npz file: {NEEDS}"),
+    (write_npy, f"not an .npz file: {NEEDS}"),
+    (write_other_zip, f"lacks x_train, y_train, x_test, y_test: {NEEDS}"),
+    (save(y_test=None), f"lacks y_test: {NEEDS}"),
+    (
+        save(y_train=np.array([None] * 6)),
+        "cannot be read (Object arrays cannot be loaded when allow_pickle=False): "
+        f"{NEEDS}, all of plain numbers",
+    ),
+    (save(x_train=np.ones((6, 3)) * 1j), "x_train must hold real numbers, got dtype complex128"),
+    (save(y_train=np.array(["a"] * 6)), "y_train must hold real numbers, got dtype <U1"),
+    (write_bytes_members, "x_train must hold real numbers, got dtype |S5"),
+    (
+        save(x_train=np.full((6, 3), np.inf)),
+        "x_train[0, 0] is inf: every value must be finite",
+    ),
+    (
+        save(y_test=np.ones(3)),
+        "y_test must have shape (4,), one label for each row of x_test, got shape (3,)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("write", "message"), BAD_FILES, ids=[line for _, line in BAD_FILES])
+def test_a_bad_file_is_one_clear_line(tmp_path, write, message):
+    path = tmp_path / "bad.npz"
+    write(path)
+    with pytest.raises(UserError) as caught:
+        load(path)
+    assert str(caught.value) == f"{path}: {message}"
+
+
+def test_a_directory_a_truncated_and_a_damaged_file_are_user_errors(file, tmp_path):
+    with pytest.raises(UserError, match=r"cannot be read \(.*directory"):
+        load(tmp_path)
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
+    with pytest.raises(UserError, match=r"not an \.npz file"):
+        load(file)
+    damaged = bytearray(content)
+    damaged[200] ^= 0xFF  # inside the first array's data: the archive's CRC notices
+    file.write_bytes(damaged)
+    with pytest.raises(UserError, match=r"cannot be read \(Bad CRC-32"):
+        load(file)
+    with pytest.raises(UserError, match="cannot be read"):
+        load("a\0b.npz")

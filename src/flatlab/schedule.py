@@ -69,3 +69,33 @@ class Phase:
                 f"lr * weight_decay must be < 1 (each step multiplies θ by 1 − lr·weight_decay), "
                 f"got {self.lr:g} * {self.weight_decay:g}"
             )
+
+
+@spec
+class LogGrid:
+    """At which epochs a run is measured: log-spaced and regular ones together.
+
+    Attributes:
+        per_decade: Log-spaced points in each factor of ten.
+        regular: Evenly spaced points over the whole run.
+    """
+
+    per_decade: Annotated[int, Field(ge=0)] = 10
+    regular: Annotated[int, Field(ge=0)] = 40
+
+    def epochs(self, schedule: tuple[Phase, ...]) -> list[int]:
+        """Return the epochs to log, from 0 to the last, ends of phases included.
+
+        >>> LogGrid(per_decade=1, regular=2).epochs((Phase("sgd", lr=0.1, epochs=50),))
+        [0, 1, 10, 25, 50]
+        """
+        total, points, end = sum(phase.epochs for phase in schedule), {0}, 0
+        for phase in schedule:
+            end += phase.epochs
+            points.add(end)
+        points |= {round(total * k / self.regular) for k in range(self.regular)}
+        k = 0
+        while self.per_decade and round(10 ** (k / self.per_decade)) < total:
+            points.add(round(10 ** (k / self.per_decade)))
+            k += 1
+        return sorted(points)

@@ -74,9 +74,10 @@ def digest(fields: Mapping[str, Any]) -> str:
 
 def _one_line(cls: Any, error: ValidationError) -> str:
     first = error.errors()[0]
-    name = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
-    name, given, context = name or cls.__name__, first.get("input"), first.get("ctx", {})
     allowed = [field.name for field in dataclasses.fields(cls)]
+    where = first["loc"][0] if first["loc"] else cls.__name__
+    name = allowed[where] if isinstance(where, int) else where  # a positional argument
+    given, context = first.get("input"), first.get("ctx", {})
     match first["type"]:
         case "unexpected_keyword_argument":
             return f"{cls.__name__} has no field {name!r}: {nearest(name, allowed)}"

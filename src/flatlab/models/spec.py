@@ -113,7 +113,9 @@ def _draw(shapes: dict[str, tuple[int, ...]], init: Init, seed: int) -> Params:
         elif init.law == "torch":
             params[name] = rng.uniform(-1, 1, shape) / np.sqrt(fan_in)
         else:
-            params[name] = np.zeros(shape) if name == "b1" else rng.normal(size=shape) / np.sqrt(fan_in)
+            params[name] = (
+                np.zeros(shape) if name == "b1" else rng.normal(size=shape) / np.sqrt(fan_in)
+            )
         if name in ("W1", "b1"):
             params[name] *= init.first_layer_scale
     return params

@@ -1,0 +1,98 @@
+"""A run's configuration: everything that decides its bits, as one value."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from .errors import UserError, unknown
+from .losses import Loss
+from .models import MODELS, Architecture
+from .schedule import LogGrid, Phase
+from .specs import digest, from_dict, to_dict
+
+Dtype = Literal["float32", "float64"]
+_DTYPES = ("float32", "float64")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """Architecture, data (by its spec), loss, schedule, seed, dtype and log grid."""
+
+    arch: Architecture
+    data: Mapping[str, Any]
+    schedule: tuple[Phase, ...]
+    loss: Loss = dataclasses.field(default_factory=Loss)
+    seed: int = 0
+    dtype: Dtype = "float32"
+    log: LogGrid = dataclasses.field(default_factory=LogGrid)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.arch, tuple(MODELS.values())):
+            kinds = " or ".join(kind.__name__ for kind in MODELS.values())
+            raise UserError(f"arch must be a {kinds}, got {self.arch!r}")
+        if not self.schedule or not all(isinstance(phase, Phase) for phase in self.schedule):
+            raise UserError(f"schedule must be a non-empty list of Phase, got {self.schedule!r}")
+        if self.dtype not in _DTYPES:
+            raise UserError(f"dtype must be {' or '.join(_DTYPES)}, got {self.dtype!r}")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise UserError(f"seed must be an integer >= 0, got {self.seed!r}")
+
+    @property
+    def epochs(self) -> int:
+        """Total epochs over all phases."""
+        return sum(phase.epochs for phase in self.schedule)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as they stand in config.toml."""
+        kind = next(name for name, cls in MODELS.items() if isinstance(self.arch, cls))
+        return {
+            "seed": self.seed,
+            "dtype": self.dtype,
+            "arch": {"kind": kind, **to_dict(self.arch)},
+            "data": dict(self.data),
+            "loss": to_dict(self.loss),
+            "log": to_dict(self.log),
+            "schedule": [to_dict(phase) for phase in self.schedule],
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> RunConfig:
+        """Read plain values; every mistake is a `UserError` naming the key."""
+        allowed = [field.name for field in dataclasses.fields(cls)]
+        for name in fields:
+            if name not in allowed:
+                raise unknown("key", name, allowed)
+        for name in ("arch", "data", "schedule"):
+            if name not in fields:
+                raise UserError(f"a run needs {name!r}: give it as a table")
+        values = dict(fields)
+        values["arch"] = _architecture(fields["arch"])
+        values["schedule"] = _schedule(fields["schedule"])
+        for name, kind in (("loss", Loss), ("log", LogGrid)):
+            if name in fields:
+                values[name] = from_dict(kind, fields[name])
+        if not isinstance(fields["data"], Mapping):
+            raise UserError(f"data must be a table with a name, got {fields['data']!r}")
+        return cls(**values)
+
+    def digest(self) -> str:
+        """Return the hash that names the run's directory."""
+        return digest(self.to_dict())
+
+
+def _architecture(fields: Any) -> Architecture:
+    if not isinstance(fields, Mapping):
+        raise UserError(f"arch must be a table with a kind, got {fields!r}")
+    rest = dict(fields)
+    kind = rest.pop("kind", "two_layer")
+    if kind not in MODELS:
+        raise unknown("architecture", str(kind), MODELS)
+    return from_dict(MODELS[kind], rest)  # type: ignore[arg-type]
+
+
+def _schedule(phases: Any) -> tuple[Phase, ...]:
+    if isinstance(phases, str) or not isinstance(phases, Sequence):
+        raise UserError(f"schedule must be a list of phases, got {phases!r}")
+    return tuple(phase if isinstance(phase, Phase) else from_dict(Phase, phase) for phase in phases)

@@ -1,0 +1,102 @@
+"""The compiled trainer: which combinations it takes, and how it advances one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..data import Dataset
+from ..losses import Loss
+from ..models import Architecture, Params, TwoLayer
+from ..randomness import key
+from ..schedule import Phase
+from . import deep, two_layer_batch, two_layer_single
+from .layout import inputs, pack, unpack
+from .philox import key_words
+from .scalar import ACTIVATIONS, ASCENTS, LOSSES, NORMS
+
+
+def unsupported(loss: Loss) -> str | None:
+    """Say why the engine cannot train with this loss, or None if it can.
+
+    Every architecture, algorithm, batch size and dtype is compiled; of the losses, those in
+    `LOSSES`.
+    """
+    if loss.name in LOSSES:
+        return None
+    return f"the engine compiles the losses {', '.join(LOSSES)}, not {loss.name}"
+
+
+class CompiledTrainer:
+    """Holds the weights of one run and advances them by units.
+
+    A unit is the least piece of work: a block of examples for the two-layer kernel at batch size 1,
+    one step elsewhere. Units never cross an epoch, and results do not depend on how many are asked
+    for at a time.
+    """
+
+    def __init__(
+        self,
+        arch: Architecture,
+        params: Params,
+        loss: Loss,
+        data: Dataset,
+        seed: int,
+        dtype: str,
+    ):
+        self.arch, self.loss = arch, loss
+        self.X = inputs(arch, data.x_train, dtype)
+        self.y = np.ascontiguousarray(data.y_train, dtype)
+        self.keys = np.stack([key_words(key(seed, use)) for use in ("order", "label_noise")])
+        self.dtype = np.dtype(dtype)
+        self.load(params)
+
+    def load(self, params: Params) -> None:
+        """Set the weights."""
+        self.weights = pack(self.arch, params, self.dtype)
+
+    def params(self) -> Params:
+        """Return a copy of the weights by name."""
+        return unpack(self.arch, self.weights)
+
+    def units_per_epoch(self, phase: Phase) -> int:
+        """Return the number of units in one epoch of a phase."""
+        n = len(self.y)
+        size = two_layer_single.BLOCK if self._blocked(phase) else phase.batch_size or n
+        return -(-n // size)
+
+    def advance(self, phase: Phase, first: int, last: int, epoch0: int) -> int:
+        """Run units first..last−1 of a phase; return the unit that diverged, or −1."""
+        W, M, a, gamma = self.weights
+        n, batch = len(self.y), phase.batch_size or len(self.y)
+        loss, ascent = LOSSES[self.loss.name], ASCENTS[phase.algorithm]
+        span = (first, last, epoch0)
+        hyper = self._hyper(phase)
+        if not isinstance(self.arch, TwoLayer):
+            if batch == 1:
+                return int(
+                    deep.train_single(
+                        W, M, a, self.X, self.y, *span, self.keys, loss, ascent, hyper
+                    )
+                )
+            return int(
+                deep.train_batch(
+                    W, M, a, self.X, self.y, *span, min(batch, n), self.keys, loss, ascent, hyper
+                )
+            )
+        codes = (ACTIVATIONS[self.arch.activation], NORMS[self.arch.norm], loss, ascent)
+        if self._blocked(phase):
+            train = two_layer_single.kernel(*codes)
+            return int(train(W, a, self.X, self.y, *span, self.keys, np.array(codes), hyper))
+        train = two_layer_batch.train
+        return int(train(W, a, gamma, self.X, self.y, *span, batch, self.keys, *codes, hyper))
+
+    def _blocked(self, phase: Phase) -> bool:
+        two_layer = isinstance(self.arch, TwoLayer) and self.arch.norm != "batch"
+        return two_layer and phase.batch_size == 1
+
+    def _hyper(self, phase: Phase) -> np.ndarray:
+        """Return the hyper-parameters in the order of the positions in `scalar`."""
+        epsilon = self.arch.ln_epsilon if isinstance(self.arch, TwoLayer) else 0.0
+        limit = phase.max_first_layer_norm or 0.0
+        values = [phase.lr, phase.rho, phase.weight_decay, phase.noise, limit]
+        return np.array([*values, self.loss.smoothing, epsilon, 0.0, 1.0], self.dtype)

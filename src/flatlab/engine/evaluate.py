@@ -1,0 +1,80 @@
+"""What is logged: losses, test error and the exact Hessian trace of given parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..data import Dataset
+from ..losses import Loss
+from ..models import Architecture, Params, TwoLayer
+from . import trace as formulas
+from .layout import Array, Weights, inputs, pack
+
+_ROWS = 512  # test rows at a time: the hidden layer stays in cache
+
+
+def outputs_and_curvature(
+    arch: Architecture, params: Params, x: Array
+) -> tuple[formulas.Array, formulas.Array, formulas.Array]:
+    """Return f, ‖∇f‖² and Tr ∇²f at the training inputs, in float64."""
+    W, M, a, gamma = pack(arch, params, np.float64)
+    X = inputs(arch, x, np.float64)
+    if not isinstance(arch, TwoLayer):
+        return formulas.deep(X, W, M, a)
+    if arch.norm == "layer":
+        return formulas.layer_norm(X, W, a, arch.activation, arch.ln_epsilon)
+    if arch.norm == "batch":
+        return formulas.batch_norm(X, W, a, gamma, arch.activation)
+    return formulas.plain(X, W, a, arch.activation)
+
+
+def predict(arch: Architecture, params: Params, x_train: Array, x: Array) -> Array:
+    """Return the outputs at x, in the dtype of the parameters."""
+    dtype = params["W1"].dtype
+    weights = pack(arch, params, dtype)
+    if isinstance(arch, TwoLayer) and arch.norm == "batch":
+        u = _hidden(arch, weights, inputs(arch, x_train, dtype))
+        mean_square = (u**2).mean(0)
+        alive = mean_square > 0
+        rms = np.sqrt(np.where(alive, mean_square, 1))
+        weights = weights._replace(a=np.where(alive, weights.a * weights.gamma / rms, 0))
+    X = inputs(arch, x, dtype)
+    f = np.empty(len(X), dtype)
+    for start in range(0, len(X), _ROWS):
+        part = slice(start, start + _ROWS)
+        u = _hidden(arch, weights, X[part])
+        f[part] = u @ weights.a
+        if isinstance(arch, TwoLayer) and arch.norm == "layer":
+            f[part] /= np.maximum(np.linalg.norm(u, axis=1), arch.ln_epsilon)
+    return f
+
+
+def evaluate(arch: Architecture, params: Params, loss: Loss, data: Dataset) -> dict[str, float]:
+    """Return one row of the history.
+
+    Test error is the zero-one error, where f = 0 counts as an error: Pr(y f ≤ 0). It is left out
+    when labels are not ±1, and everything about the test set when there is none.
+    """
+    f, squared, second = outputs_and_curvature(arch, params, data.x_train)
+    value, first, curve = loss.values(f, data.y_train)
+    row = {
+        "train_loss": float(value.mean()),
+        "trace": float((curve * squared + first * second).mean()),
+    }
+    if len(data.x_test):
+        f_test = predict(arch, params, data.x_train, data.x_test).astype(np.float64)
+        row["test_loss"] = float(loss.values(f_test, data.y_test)[0].mean())
+        if np.all(np.abs(data.y_test) == 1):
+            row["test_error"] = float((data.y_test * f_test <= 0).mean())
+    return row
+
+
+def _hidden(arch: Architecture, weights: Weights, X: Array) -> Array:
+    h = X @ weights.W
+    if isinstance(arch, TwoLayer) and arch.activation != "relu":
+        u: Array = formulas.derivatives(arch.activation, h)[0]
+        return u
+    np.maximum(h, 0, out=h)
+    for middle in weights.M:
+        h = np.maximum(h @ middle.T, 0)
+    return h

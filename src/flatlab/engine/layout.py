@@ -1,0 +1,66 @@
+"""How the engine lays out parameters: neurons contiguous, the bias as one more input."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from ..models import Architecture, Params, TwoLayer
+
+Array = NDArray[np.floating]
+
+
+class Weights(NamedTuple):
+    """W (d', m) with the bias as its last row, M (D−2, m, m), a (m,), gamma (m,) or (0,)."""
+
+    W: Array
+    M: Array
+    a: Array
+    gamma: Array
+
+
+def has_bias(arch: Architecture) -> bool:
+    """Return whether the first layer has a bias."""
+    return arch.bias if isinstance(arch, TwoLayer) else arch.bias_first
+
+
+def last_layer(arch: Architecture) -> str:
+    """Return the name of the output weights."""
+    return "W2" if isinstance(arch, TwoLayer) else f"W{arch.depth}"
+
+
+def inputs(arch: Architecture, x: ArrayLike, dtype: DTypeLike) -> Array:
+    """Return the inputs with a column of ones if the first layer has a bias."""
+    x = np.asarray(x)
+    if has_bias(arch):
+        x = np.hstack([x, np.ones((len(x), 1))])
+    return np.ascontiguousarray(x, dtype)
+
+
+def pack(arch: Architecture, params: Params, dtype: DTypeLike) -> Weights:
+    """Copy named parameters into the engine's arrays."""
+    rows = [params["W1"].T, params["b1"][None]] if has_bias(arch) else [params["W1"].T]
+    W = np.ascontiguousarray(np.vstack(rows), dtype)
+    m = W.shape[1]
+    depth = 2 if isinstance(arch, TwoLayer) else arch.depth
+    M = np.empty((depth - 2, m, m), dtype)
+    for layer in range(2, depth):
+        M[layer - 2] = params[f"W{layer}"]
+    gamma = params.get("gamma", np.empty(0))
+    return Weights(W, M, params[last_layer(arch)].astype(dtype), gamma.astype(dtype))
+
+
+def unpack(arch: Architecture, weights: Weights) -> Params:
+    """Copy the engine's arrays into named parameters; the inverse of `pack`."""
+    W, M, a, gamma = weights
+    d = len(W) - has_bias(arch)
+    named: Params = {"W1": np.ascontiguousarray(W[:d].T)}
+    if has_bias(arch):
+        named["b1"] = W[d].copy()
+    named |= {f"W{layer + 2}": middle.copy() for layer, middle in enumerate(M)}
+    named[last_layer(arch)] = a.copy()
+    if len(gamma):
+        named["gamma"] = gamma.copy()
+    return named

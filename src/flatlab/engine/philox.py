@@ -1,0 +1,75 @@
+"""Philox4x64-10 (Salmon et al. 2011), compiled: the sample order and the label noise.
+
+The same generator as `numpy.random.Philox`, callable from a kernel and without state: the block
+of four words at (key, counter) is a pure function, so any epoch's order can be had at any time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, uint64
+
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_M0 = np.uint64(0xD2E7470EE14C6C93)
+_M1 = np.uint64(0xCA5A826395121157)
+_W0 = np.uint64(0x9E3779B97F4A7C15)
+_W1 = np.uint64(0xBB67AE8584CAA73B)
+
+
+@njit(cache=True, inline="always")
+def _mulhi(a, b):
+    """Return the upper 64 bits of the 128-bit product."""
+    a_low, a_high = a & _LOW, a >> _HALF
+    b_low, b_high = b & _LOW, b >> _HALF
+    middle = a_high * b_low + ((a_low * b_low) >> _HALF)
+    other = a_low * b_high + (middle & _LOW)
+    return a_high * b_high + (middle >> _HALF) + (other >> _HALF)
+
+
+@njit(cache=True)
+def philox(key, c0, c1):
+    """Return the four words at counter (c0, 0, 0, c1) of the stream `key` (two words)."""
+    x0, x1, x2, x3 = uint64(c0), uint64(0), uint64(0), uint64(c1)
+    k0, k1 = key[0], key[1]
+    for _ in range(10):
+        high0, low0 = _mulhi(_M0, x0), _M0 * x0
+        high1, low1 = _mulhi(_M1, x2), _M1 * x2
+        x0, x1, x2, x3 = high1 ^ x1 ^ k0, low1, high0 ^ x3 ^ k1, low0
+        k0, k1 = k0 + _W0, k1 + _W1
+    return x0, x1, x2, x3
+
+
+@njit(cache=True)
+def permutation(key, epoch, order):
+    """Fill `order` with the permutation of 0..n−1 of this epoch (Fisher–Yates, from the top).
+
+    The draw below i+1 is the high word of a 64-bit random number times i+1; its bias is under
+    (i+1)/2⁶⁴.
+    """
+    n = order.shape[0]
+    for i in range(n):
+        order[i] = i
+    i = n - 1
+    counter = 0
+    while i > 0:
+        counter += 1
+        for word in philox(key, counter, epoch):
+            if i > 0:
+                j = np.int64(_mulhi(word, uint64(i + 1)))
+                order[i], order[j] = order[j], order[i]
+                i -= 1
+
+
+@njit(cache=True)
+def signs(key, epoch, out):
+    """Fill `out` with the independent signs ±1 of this epoch, one for each sample visited."""
+    for i in range(0, out.shape[0], 64):
+        word = philox(key, i // 64 + 1, epoch)[0]
+        for bit in range(min(64, out.shape[0] - i)):
+            out[i + bit] = 2 * np.int64((word >> uint64(bit)) & uint64(1)) - 1
+
+
+def key_words(key: int) -> np.ndarray:
+    """Split a 128-bit key into the two words the kernels take."""
+    return np.array([key & (2**64 - 1), key >> 64], dtype=np.uint64)

@@ -1,0 +1,80 @@
+"""Scalar pieces shared by the kernels: codes, loss derivatives, the ascent's length.
+
+Kernels are compiled once for each dtype and take options as integer codes; branches on a code
+stand outside the loops over neurons, so the loops vectorise.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+# Reassociation lets reductions vectorise. NaN and infinity keep their meaning: divergence is seen.
+FAST = {"reassoc", "contract", "arcp", "nsz"}
+
+ACTIVATIONS = {"relu": 0, "softplus": 1, "tanh": 2, "identity": 3}
+NORMS = {None: 0, "layer": 1, "batch": 2}
+LOSSES = {"mse": 0, "logistic": 1}
+ASCENTS = {"sgd": 0, "label_noise": 0, "sam": 1, "usam": 2}
+RELU, SOFTPLUS, TANH = ACTIVATIONS["relu"], ACTIVATIONS["softplus"], ACTIVATIONS["tanh"]
+NONE, LAYER, BATCH = NORMS[None], NORMS["layer"], NORMS["batch"]
+LOGISTIC = LOSSES["logistic"]
+PLAIN, NORMALISED = ASCENTS["sgd"], ASCENTS["sam"]
+
+# Positions in the array of hyper-parameters, which has the dtype of the weights so that no kernel
+# computes in float64 by accident.
+LR, RHO, DECAY, NOISE, MAX_NORM, SMOOTHING, LN_EPSILON, ZERO, ONE = range(9)
+
+
+@njit(cache=True, inline="always")
+def slope(loss, f, y, hyper):
+    """Return ℓ'(f) for one output: 2(f − y), or sigmoid(f) − q with q = ½ + y(½ − p)."""
+    one = hyper[ONE]
+    if loss == LOGISTIC:
+        half = one / (one + one)
+        return one / (one + math.exp(-f)) - (half + y * (half - hyper[SMOOTHING]))
+    return (one + one) * (f - y)
+
+
+@njit(cache=True, inline="always")
+def ascent_length(ascent, squared_norm, hyper):
+    """Return s such that the ascent goes to θ + s g, given ‖g‖²; no ascent at a zero gradient."""
+    if squared_norm == hyper[ZERO]:
+        return hyper[ZERO]
+    if ascent == NORMALISED:
+        return hyper[RHO] / np.sqrt(squared_norm)
+    return hyper[RHO]
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def dot(x, y, zero):
+    """Return x·y, summed in the dtype of `zero`."""
+    total = zero
+    for t in range(x.shape[0]):
+        total += x[t] * y[t]
+    return total
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def activate(activation, h, u, slopes, zero, one):
+    """Fill u = σ(h) and slopes = σ'(h), elementwise over flat arrays."""
+    if activation == RELU:
+        for t in range(h.shape[0]):
+            off = h[t] <= zero  # NaN is not off: a diverged weight shows in f
+            u[t] = zero if off else h[t]
+            slopes[t] = zero if off else one
+    elif activation == SOFTPLUS:
+        for t in range(h.shape[0]):
+            e = np.exp(-abs(h[t]))
+            u[t] = max(h[t], zero) + np.log1p(e)
+            slopes[t] = one / (one + e) if h[t] > zero else e / (one + e)
+    elif activation == TANH:
+        for t in range(h.shape[0]):
+            u[t] = np.tanh(h[t])
+            slopes[t] = one - u[t] * u[t]
+    else:
+        for t in range(h.shape[0]):
+            u[t] = h[t]
+            slopes[t] = one

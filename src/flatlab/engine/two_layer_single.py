@@ -1,0 +1,236 @@
+"""Two-layer networks, one example a step: the rank-one algebra in blocks.
+
+With h = W x, the gradient of the output f(x) is ∂f/∂a (a vector) and the outer product
+∂f/∂W = c xᵀ, c = ∂f/∂h. So the ascent moves h by s c‖x‖² and the perturbed pass needs no second
+product with W. And k consecutive examples share one product H = W X_kᵀ: an earlier update
+W ← W − κ c_i x_iᵀ lowers a later column j by κ c_i ⟨x_i, x_j⟩, read off the k × k Gram matrix; the k
+rank-one updates are applied together at the end. Same algorithm, reordered.
+
+Weight decay and projection multiply the whole of W by a scalar, which is carried beside it within
+a block: W = scale · V.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+from numba import njit
+
+from .philox import permutation, signs
+from .scalar import (
+    DECAY,
+    FAST,
+    LAYER,
+    LN_EPSILON,
+    LR,
+    MAX_NORM,
+    NOISE,
+    NONE,
+    ONE,
+    PLAIN,
+    RELU,
+    ZERO,
+    activate,
+    ascent_length,
+    dot,
+    slope,
+)
+
+# Examples that share one pass over the weights. More make the products more efficient and the Gram
+# corrections dearer; 17 to 25 time alike at d = 30.
+BLOCK = 20
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def _output_gradient(activation, norm, h, a, grad_a, grad_h, slopes, hyper):
+    """Return f, ‖∂f/∂a‖², ‖∂f/∂h‖² and fill both gradients, for one example with W x = h.
+
+    With u = σ(h): plain f = a·u; LayerNorm f = a·u/N, N = max(‖u‖, ε), whose gradient in u is
+    a/N − f u/N² where ‖u‖ > ε and a/ε elsewhere.
+    """
+    zero, one = hyper[ZERO], hyper[ONE]
+    activate(activation, h, grad_a, slopes, zero, one)
+    f, inverse, pull = dot(a, grad_a, zero), one, zero
+    if norm == LAYER:
+        size = np.sqrt(dot(grad_a, grad_a, zero))
+        outside = size > hyper[LN_EPSILON]
+        inverse = one / (size if outside else hyper[LN_EPSILON])
+        f *= inverse
+        pull = f * inverse if outside else zero
+    for t in range(h.shape[0]):
+        grad_a[t] *= inverse
+        grad_h[t] = slopes[t] * (a[t] * inverse - pull * grad_a[t])
+    return f, dot(grad_a, grad_a, zero), dot(grad_h, grad_h, zero)
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def _step(h, a, squared_x, y, activation, norm, loss, ascent, grad_a, c, work, hyper):
+    """Step `a` for one example, filling c = ∂f/∂h; return (lr ℓ', f) at the descent point."""
+    s, gradient = hyper[ZERO], hyper[ZERO]
+    f = s
+    grad_a[:] = s
+    c[:] = s
+    for stage in range(1 if ascent == PLAIN else 2):
+        for t in range(a.shape[0]):
+            work[0, t] = a[t] + s * grad_a[t]
+            work[1, t] = h[t] + s * squared_x * c[t]
+        f, norm_a, norm_h = _output_gradient(
+            activation, norm, work[1], work[0], grad_a, c, work[2], hyper
+        )
+        gradient = slope(loss, f, y, hyper)
+        if stage == 0:
+            squared = gradient * gradient * (norm_a + squared_x * norm_h)
+            s = ascent_length(ascent, squared, hyper) * gradient
+    _finish(a, grad_a, hyper[LR] * gradient, hyper)
+    return hyper[LR] * gradient, f
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def _relu_step(h, a, squared_x, y, loss, ascent, grad_a, c, hyper):
+    """Do what `_step` does for plain ReLU, in one pass over the neurons a stage."""
+    zero = hyper[ZERO]
+    f, norm_a, norm_h = zero, zero, zero
+    for t in range(a.shape[0]):
+        off = h[t] <= zero  # NaN is not off: a diverged weight shows in f
+        u = zero if off else h[t]
+        v = zero if off else a[t]
+        grad_a[t] = u
+        c[t] = v
+        f += a[t] * u
+        norm_a += u * u
+        norm_h += v * v
+    gradient = slope(loss, f, y, hyper)
+    if ascent != PLAIN:
+        squared = gradient * gradient * (norm_a + squared_x * norm_h)
+        s = ascent_length(ascent, squared, hyper) * gradient
+        s_h = s * squared_x
+        f = zero
+        for t in range(a.shape[0]):
+            up_h = h[t] + s_h * c[t]
+            up_a = a[t] + s * grad_a[t]
+            off = up_h <= zero
+            u = zero if off else up_h
+            c[t] = zero if off else up_a
+            grad_a[t] = u
+            f += up_a * u
+        gradient = slope(loss, f, y, hyper)
+    _finish(a, grad_a, hyper[LR] * gradient, hyper)
+    return hyper[LR] * gradient, f
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def _finish(a, grad_a, step, hyper):
+    keep = hyper[ONE] - hyper[LR] * hyper[DECAY]
+    for t in range(a.shape[0]):
+        a[t] = keep * a[t] - step * grad_a[t]
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def _corrected(h, C, gram_row, kappas, earlier, scale):
+    """Subtract the block's earlier updates from one row of H: h ← scale (h − Σ_i κ_i K_ij c_i)."""
+    m = h.shape[0]
+    i = 0
+    while i + 4 <= earlier:
+        k0, k1 = kappas[i] * gram_row[i], kappas[i + 1] * gram_row[i + 1]
+        k2, k3 = kappas[i + 2] * gram_row[i + 2], kappas[i + 3] * gram_row[i + 3]
+        c0, c1, c2, c3 = C[i], C[i + 1], C[i + 2], C[i + 3]
+        for t in range(m):
+            h[t] -= k0 * c0[t] + k1 * c1[t] + k2 * c2[t] + k3 * c3[t]
+        i += 4
+    while i < earlier:
+        k0, c0 = kappas[i] * gram_row[i], C[i]
+        for t in range(m):
+            h[t] -= k0 * c0[t]
+        i += 1
+    if scale != 1:
+        for t in range(m):
+            h[t] *= scale
+
+
+def kernel(activation, norm, loss, ascent):
+    """Return the kernel for four codes of `scalar` (norm: none or layer).
+
+    The plain ReLU network, where almost all time is spent, has a kernel of its own for each loss
+    and ascent, compiled with the two codes as constants; one kernel serves all other networks.
+    """
+    hot = activation == RELU and norm == NONE
+    return _kernel(hot, loss if hot else 0, ascent if hot else 0)
+
+
+@functools.cache
+def _kernel(hot, loss, ascent):
+    @njit(cache=True, fastmath=FAST)
+    def train(W, a, X, y, first, last, epoch0, keys, codes, hyper):
+        """Run blocks first..last−1 of a phase in place; return the block that diverged, or −1.
+
+        Args:
+            W: First layer, (d', m), its bias (if any) as the last row.
+            a: Second layer, (m,).
+            X: Inputs, (n, d'), with a column of ones if there is a bias.
+            y: Labels, (n,).
+            first: First block, counted from the start of the phase.
+            last: One past the last block.
+            epoch0: Epochs before this phase; epochs index the random streams.
+            keys: Philox keys of the order and of the label noise, (2, 2).
+            codes: Activation, norm, loss and ascent, as `scalar` numbers them.
+            hyper: Hyper-parameters in the dtype of W, at the positions named in `scalar`.
+        """
+        n, width = X.shape[0], W.shape[1]
+        zero, one, two = hyper[ZERO], hyper[ONE], hyper[ONE] + hyper[ONE]
+        keep, limit = one - hyper[LR] * hyper[DECAY], hyper[MAX_NORM]
+        blocks = (n + BLOCK - 1) // BLOCK
+        order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
+        H, C = np.empty((BLOCK, width), W.dtype), np.empty((BLOCK, width), W.dtype)
+        work, grad_a = np.empty((3, width), W.dtype), np.empty(width, W.dtype)
+        kappas = np.empty(BLOCK, W.dtype)
+        update = np.empty_like(W)
+        drawn = -1
+        for block in range(first, last):
+            epoch = block // blocks
+            if epoch != drawn:
+                permutation(keys[0], epoch0 + epoch, order)
+                if hyper[NOISE] > zero:
+                    signs(keys[1], epoch0 + epoch, noise)
+                drawn = epoch
+            start = (block - epoch * blocks) * BLOCK
+            k = min(BLOCK, n - start)
+            Xk = X[order[start : start + k]]
+            np.dot(Xk, W, H[:k])
+            gram = np.dot(Xk, Xk.T)
+            scale, squared_norm = one, zero
+            if limit > zero:
+                flat = W.ravel()
+                squared_norm = dot(flat, flat, zero)
+            for j in range(k):
+                h, c, squared_x = H[j], C[j], gram[j, j]
+                _corrected(h, C, gram[j], kappas, j, scale)
+                target = y[order[start + j]] + hyper[NOISE] * W.dtype.type(noise[start + j])
+                if hot:
+                    step, f = _relu_step(h, a, squared_x, target, loss, ascent, grad_a, c, hyper)
+                else:
+                    step, f = _step(
+                        h, a, squared_x, target, codes[0], codes[1], codes[2], codes[3],
+                        grad_a, c, work, hyper,
+                    )  # fmt: skip
+                if not np.isfinite(f):
+                    return block
+                kappa = step / (keep * scale)
+                kappas[j] = kappa
+                if limit > zero:
+                    # ‖V − κ c xᵀ‖² = ‖V‖² − 2κ c·Vx + κ²‖c‖²‖x‖², and Vx = h/scale.
+                    growth = kappa * squared_x * dot(c, c, zero) - two * dot(c, h, zero) / scale
+                    squared_norm += kappa * growth
+                scale *= keep
+                if limit > zero and scale * scale * squared_norm > limit * limit:
+                    scale = limit / np.sqrt(squared_norm)
+            for j in range(k):
+                Xk[j] *= kappas[j]
+            np.dot(Xk.T, C[:k], update)
+            for i in range(W.shape[0]):
+                row, change = W[i], update[i]
+                for t in range(width):
+                    row[t] = scale * (row[t] - change[t])
+        return -1
+
+    return train

@@ -1,0 +1,53 @@
+"""The two-layer networks in torch: the meaning of `TwoLayer`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .spec import Params, TwoLayer
+
+_ACTIVATIONS = {
+    "relu": torch.relu,
+    # torch's own softplus turns linear above 20; this one does not.
+    "softplus": lambda h: torch.logaddexp(h, torch.zeros_like(h)),
+    "tanh": torch.tanh,
+    "identity": lambda h: h,
+}
+
+
+class TwoLayerNet(nn.Module):
+    """f(x) = W2 · N(σ(W1 x + b1)), with N the identity, simplified Batch- or LayerNorm.
+
+    Simplified BatchNorm divides neuron j by its root mean square over the whole training set, in
+    training and at test time alike, and gradients flow through it; so the network carries the
+    training inputs as the buffer `x_train`. A neuron that is zero on all of them outputs zero.
+    """
+
+    x_train: Tensor
+
+    def __init__(self, arch: TwoLayer, params: Params, x_train: Tensor):
+        super().__init__()
+        self.arch = arch
+        for name, value in params.items():
+            self.register_parameter(name, nn.Parameter(torch.tensor(value)))
+        self.register_buffer("x_train", x_train)
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """Return σ(W1 x + b1), of shape (examples, width)."""
+        bias = self.get_parameter("b1") if self.arch.bias else None
+        h = nn.functional.linear(x, self.get_parameter("W1"), bias)
+        return _ACTIVATIONS[self.arch.activation](h)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the outputs, of shape (examples,)."""
+        u = self.hidden(x)
+        if self.arch.norm == "layer":
+            size = torch.linalg.vector_norm(u, dim=-1, keepdim=True)
+            u = u / size.clamp(min=self.arch.ln_epsilon)
+        elif self.arch.norm == "batch":
+            mean_square = (self.hidden(self.x_train) ** 2).mean(0)
+            alive = mean_square > 0
+            rms = torch.where(alive, mean_square, torch.ones_like(mean_square)).sqrt()
+            u = torch.where(alive, self.get_parameter("gamma") * u / rms, torch.zeros_like(u))
+        return u @ self.get_parameter("W2")

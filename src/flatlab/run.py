@@ -1,0 +1,127 @@
+"""What training returns: a `Run`, in memory or read back from its directory."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .config import RunConfig
+from .data import Dataset
+from .data.catalogue import make
+from .errors import StoreError, UserError
+from .models import Params, build
+from .store import RunStore
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import nn
+
+STATUSES = ("done", "diverged", "interrupted")
+Columns = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Run:
+    """A training run.
+
+    Attributes:
+        config: What was run.
+        columns: The history, one array a column: epoch, train_loss, trace and, if there is a test
+            set, test_loss and test_error.
+        params: Final parameters; the last finite ones if the run diverged.
+        status: "done", "diverged" or "interrupted".
+        seconds: Time spent training, over all sittings.
+        notes: What a reader should know: a fallback, a damaged checkpoint, a hint on divergence.
+        diverged_at: The epoch in which the loss stopped being finite, or None.
+        path: The run directory, or None for a run kept in memory.
+        data: The data set, when it was given in memory; otherwise made again when needed.
+    """
+
+    config: RunConfig
+    columns: Columns
+    params: Params
+    status: str
+    seconds: float
+    notes: tuple[str, ...] = ()
+    diverged_at: int | None = None
+    path: Path | None = None
+    data: Dataset | None = None
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """The history as a pandas table."""
+        import pandas as pd
+
+        return pd.DataFrame(self.columns)
+
+    @property
+    def final(self) -> dict[str, float]:
+        """The last row of the history."""
+        return {name: column[-1].item() for name, column in self.columns.items()}
+
+    def dataset(self) -> Dataset:
+        """Return the data set the run was trained on."""
+        return self.data if self.data is not None else make(self.config.data)
+
+    def module(self) -> nn.Module:
+        """Return the torch network with the final parameters."""
+        return build(self.config.arch, self.params, self.dataset().x_train)
+
+    def result(self) -> dict[str, Any]:
+        """Return the summary that is stored as result.json."""
+        return {
+            "status": self.status,
+            "seconds": self.seconds,
+            "seed": self.config.seed,
+            "epochs": int(self.columns["epoch"][-1]),
+            "diverged_at": self.diverged_at,
+            "notes": list(self.notes),
+            "final": self.final,
+            "versions": versions(),
+        }
+
+
+def load_run(path: str | Path) -> Run:
+    """Read a run directory, finished or not."""
+    store = RunStore.read(path)
+    config = RunConfig.from_dict(store.config)
+    checkpoint, result = store.load_checkpoint(), store.load_result()
+    if checkpoint is None:
+        raise UserError(f"{path} has no checkpoint yet: the run has not got far enough to show")
+    notes = checkpoint.warnings + tuple(result["notes"] if result else ())
+    columns, params = split(checkpoint.tensors)
+    if result and result["status"] == "done" and int(columns["epoch"][-1]) != config.epochs:
+        raise StoreError(
+            f"{path}: the result says done but the newest readable checkpoint stops at epoch "
+            f"{int(columns['epoch'][-1])}: run the same command again to finish it"
+        )
+    return Run(
+        config=config,
+        columns=columns,
+        params=params,
+        status=result["status"] if result else "interrupted",
+        seconds=float(checkpoint.meta["seconds"]),
+        notes=notes,
+        diverged_at=result["diverged_at"] if result else None,
+        path=Path(path),
+    )
+
+
+def split(tensors: Columns) -> tuple[Columns, Params]:
+    """Split a checkpoint's tensors into history columns and parameters."""
+    parts: dict[str, Columns] = {"history": {}, "params": {}}
+    for name, value in tensors.items():
+        part, _, rest = name.partition("/")
+        parts[part][rest] = value
+    return parts["history"], parts["params"]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that may matter for the bits of a result."""
+    names = ("flatlab", "numpy", "numba", "scipy")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}

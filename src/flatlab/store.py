@@ -1,0 +1,495 @@
+"""A run directory and its files: the only code that writes results to disk.
+
+A run is a directory:
+
+    config.toml                       what was asked, and the format number
+    history.parquet                   one row per logged epoch
+    checkpoint.safetensors            where to continue
+    checkpoint.previous.safetensors   the checkpoint before, should the current one be damaged
+    result.json                       what came out
+    lock                              held by the process that works here
+
+Every file is written under a temporary name, synced and renamed, so a reader sees the old file or
+the new one and never half of one, whether the process is killed or the power fails. Durability
+has a price: each write waits twice for the disk (an fsync of the file, one of the directory), so
+save every few seconds of work and not every step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import math
+import os
+import re
+import secrets
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import BusyError, FlatlabError, StoreError, UserError
+from .specs import digest
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+FORMAT = 1
+
+CONFIG, LOCK = "config.toml", "lock"
+HISTORY, RESULT = "history.parquet", "result.json"
+CHECKPOINT, PREVIOUS = "checkpoint.safetensors", "checkpoint.previous.safetensors"
+
+_TEMPORARY = re.compile(r"\.(?:config|history|checkpoint|result)\.[\w.]+\.[0-9a-f]{12}\.tmp")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A verified checkpoint; `warnings` says what was found damaged on the way to it."""
+
+    tensors: dict[str, Array]
+    meta: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+
+
+class RunStore:
+    """One run directory. Reading is free; write only inside `lock()`."""
+
+    def __init__(self, path: Path, config: dict[str, Any]) -> None:
+        self.path = path
+        self._config = config
+        self._current_is_valid: bool | None = None  # None: not looked at yet
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], config: Mapping[str, Any], *, fresh: bool = False
+    ) -> RunStore:
+        """Create the run directory, or find it if it holds this very config.
+
+        Args:
+            path: The directory; parents are created.
+            config: Plain values without None, as `specs.to_dict` gives them.
+            fresh: Remove the files of the run that is there (only those flatlab writes).
+
+        Raises:
+            UserError: The path is something else, or a run of another config or newer format.
+            BusyError: A new or fresh run is wanted and another process holds the lock.
+        """
+        path, text = Path(path), _to_toml(config)
+        store = cls(path, tomllib.loads(text))
+        del store._config["format"]
+        found = _find_config(path)
+        if found is None or fresh:
+            ensure_directory(path)
+            with _locked(path):
+                found = _find_config(path)
+                if found is None or fresh:
+                    # The config goes last: a kill in between leaves a run, not a riddle.
+                    for name in (RESULT, CHECKPOINT, PREVIOUS, HISTORY):
+                        _remove(path / name)
+                    write_atomically(path / CONFIG, text.encode())
+                    return store
+        if digest(found) != digest(store._config):
+            raise UserError(_conflict(path, found, store._config))
+        return store
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> RunStore:
+        """Open an existing run for reading."""
+        path = Path(path)
+        found = _find_config(path)
+        if found is None:
+            raise UserError(f"{path} is not a run directory: it has no {CONFIG}")
+        return cls(path, found)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What was asked, without the format number."""
+        return self._config
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the run for this process; the system lets go of it even after `kill -9`.
+
+        Temporary files that a killed process left behind are removed.
+
+        Raises:
+            BusyError: Another process holds it, or has since made another run of it.
+        """
+        with _locked(self.path):
+            found = _find_config(self.path)
+            if found is None or digest(found) != digest(self._config):
+                raise BusyError(
+                    f"another process has replaced the run in {self.path}: "
+                    f"run the same command again or choose another directory"
+                )
+            yield
+
+    def save_checkpoint(self, tensors: Mapping[str, Array], meta: Mapping[str, Any]) -> None:
+        """Put a new checkpoint in place and keep the one before.
+
+        The new file is complete and synced before the current one is renamed to previous, so a
+        valid checkpoint exists at every moment. A damaged current file is never rotated: it
+        would push out the last valid one.
+        """
+        current = self.path / CHECKPOINT
+        if self._current_is_valid is None:
+            self._current_is_valid = isinstance(_read_checkpoint(current), Checkpoint)
+        with _temporary(current, _serialise(tensors, meta)) as temporary:
+            if self._current_is_valid:
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(current, self.path / PREVIOUS)
+            os.replace(temporary, current)
+            self._current_is_valid = True
+            _sync_directory(self.path)
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        """Return the newest valid checkpoint, or None if none was ever saved.
+
+        Raises:
+            StoreError: There are checkpoint files and none of them is valid.
+        """
+        damaged: dict[str, str] = {}
+        for name in (CHECKPOINT, PREVIOUS):
+            found = _read_checkpoint(self.path / name)
+            if name == CHECKPOINT:
+                self._current_is_valid = isinstance(found, Checkpoint)
+            if isinstance(found, Checkpoint):
+                warnings = tuple(
+                    f"{self.path / bad} is damaged ({reason}): continuing from {name}"
+                    for bad, reason in damaged.items()
+                )
+                return Checkpoint(found.tensors, found.meta, warnings)
+            if found is not None:
+                damaged[name] = found
+        if damaged:
+            reasons = " and ".join(
+                f"{self.path / name} is damaged ({reason})" for name, reason in damaged.items()
+            )
+            raise StoreError(f"{reasons}: start again with --fresh")
+        return None
+
+    def save_history(self, columns: Mapping[str, Array]) -> None:
+        """Write the table of logged epochs: one-dimensional columns of equal length."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        sink = pa.BufferOutputStream()
+        table = pa.table({name: pa.array(column) for name, column in columns.items()})
+        pq.write_table(table, sink, write_page_checksum=True)
+        write_atomically(self.path / HISTORY, sink.getvalue().to_pybytes())
+
+    def load_history(self) -> dict[str, Array] | None:
+        """Return the columns of the history as writable arrays, or None if there is none."""
+        data = _read(self.path / HISTORY)
+        if data is None:
+            return None
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            table = pq.read_table(
+                pa.BufferReader(data), page_checksum_verification=True, use_threads=False
+            )
+            columns = zip(table.column_names, table.columns, strict=True)
+            return {
+                name: np.array(column.to_pylist(), dtype=str)
+                if pa.types.is_string(column.type)
+                else np.array(column.to_numpy())
+                for name, column in columns
+            }
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise _damaged(self.path / HISTORY, error) from None
+
+    def save_result(self, result: Mapping[str, Any]) -> None:
+        """Write the result as JSON; a float that is not finite becomes null."""
+        text = json.dumps(_plain(result), indent=2, allow_nan=False)
+        write_atomically(self.path / RESULT, text.encode() + b"\n")
+
+    def load_result(self) -> dict[str, Any] | None:
+        """Return the result, or None if the run has none yet."""
+        data = _read(self.path / RESULT)
+        if data is None:
+            return None
+        try:
+            result = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise _damaged(self.path / RESULT, error) from None
+        if not isinstance(result, dict):
+            raise _damaged(self.path / RESULT, "not a JSON object")
+        return result
+
+
+def run_directories(root: str | os.PathLike[str]) -> list[Path]:
+    """Return the run directories at and below `root`, sorted; symbolic links are not followed."""
+    found = []
+    for directory, _, files in os.walk(root):
+        if CONFIG in files and _looks_like_run(Path(directory) / CONFIG):
+            found.append(Path(directory))
+    return sorted(found)
+
+
+def ensure_directory(path: str | os.PathLike[str]) -> None:
+    """Create a directory for output, with parents; raise `UserError` if that cannot be."""
+    path = Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        wrong = next((part for part in (path, *path.parents) if part.is_file()), path)
+        raise UserError(f"{wrong} is not a directory: choose another place for {path}") from None
+    except OSError as error:
+        raise _write_error(path, error) from error
+    # access(2) also knows about read-only file systems, where even root cannot write.
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise UserError(f"{path} is not writable: choose another directory")
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a file such that it is always the old one or the new one, and the new one lasts.
+
+    Costs two fsyncs: one of the file, before the rename, and one of the directory, after it.
+
+    Raises:
+        StoreError: The disk is full or failed; the old file is intact.
+        UserError: The place is not writable.
+    """
+    with _temporary(path, data) as temporary:
+        os.replace(temporary, path)
+        _sync_directory(path.parent)
+
+
+@contextlib.contextmanager
+def _temporary(path: Path, data: bytes) -> Iterator[Path]:
+    """Write and sync a temporary neighbour of `path`; gone afterwards unless it was renamed."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
+    except OSError as error:
+        raise _write_error(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some network file systems cannot sync a directory
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _write_error(path: Path, error: OSError) -> FlatlabError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreError(
+            f"no space left to write {path}: free some space and run the same command again; "
+            f"what was saved before is intact"
+        )
+    if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+        return UserError(f"{path} is not writable ({error.strerror}): choose another directory")
+    return StoreError(f"cannot write {path}: {error.strerror or error}")
+
+
+def _damaged(path: Path, reason: object) -> StoreError:
+    return StoreError(f"{path} is damaged ({reason}): start again with --fresh")
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    import fcntl  # here, so that results can be read where there is no fcntl
+
+    try:
+        # Never deleted: a process could then hold a lock on a file that nobody else can find.
+        file = open(path / LOCK, "a+b", buffering=0)  # noqa: SIM115
+    except OSError as error:
+        raise _write_error(path / LOCK, error) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = os.pread(file.fileno(), 20, 0).decode().strip()
+            holder = f"another process (pid {pid})" if pid else "another process"
+            raise BusyError(
+                f"{holder} is working on {path}: wait for it or choose another directory"
+            ) from None
+        except OSError as error:
+            raise StoreError(f"cannot lock {path}: {error.strerror}") from error
+        try:
+            _write_pid(file.fileno(), str(os.getpid()))
+            for entry in path.iterdir():
+                if _TEMPORARY.fullmatch(entry.name):
+                    _remove(entry)
+            yield
+        finally:
+            _write_pid(file.fileno(), "")
+            # Said aloud, as a forked child may still have the file open.
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _write_pid(descriptor: int, text: str) -> None:
+    with contextlib.suppress(OSError):  # only for the message: a full disk must not matter
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, text.encode())
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise _write_error(path, error) from error
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        kind = UserError if isinstance(error, PermissionError) else StoreError
+        raise kind(f"cannot read {path}: {error.strerror}") from error
+
+
+def _to_toml(config: Mapping[str, Any]) -> str:
+    import tomli_w
+
+    if "format" in config:
+        raise ValueError("the key 'format' of a config is the store's own")
+    digest(config)  # refuses what is not plain and finite
+    return tomli_w.dumps({"format": FORMAT, **config})
+
+
+def _find_config(path: Path) -> dict[str, Any] | None:
+    """Read the config of a run; None if nothing is there yet, `UserError` if it is not a run."""
+    if not os.path.isdir(path):
+        if os.path.lexists(path):
+            raise UserError(f"{path} is a file, not a run directory: choose another directory")
+        return None
+    data = _read(path / CONFIG)
+    if data is None:
+        # A kill during creation leaves a lock and perhaps a temporary file: still as good as new.
+        if all(name == LOCK or _TEMPORARY.fullmatch(name) for name in _names(path)):
+            return None
+        raise UserError(
+            f"{path} is not a run directory: it has files but no {CONFIG}; choose another directory"
+        )
+    try:
+        config = tomllib.loads(data.decode())
+    except ValueError as error:
+        raise UserError(
+            f"{path / CONFIG} is damaged ({error}): choose another directory or remove this one"
+        ) from None
+    number = config.pop("format", None)
+    if type(number) is not int:
+        raise UserError(f"{path / CONFIG} is not of flatlab's making: choose another directory")
+    if number > FORMAT:
+        raise UserError(
+            f"{path} was made by a newer flatlab (format {number}, this one reads {FORMAT}): "
+            f"upgrade flatlab or choose another directory"
+        )
+    return config
+
+
+def _names(path: Path) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _looks_like_run(config: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        return type(tomllib.loads(config.read_text("utf-8")).get("format")) is int
+    return False
+
+
+def _conflict(path: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    there, here = _leaves(found), _leaves(wanted)
+    keys = [key for key in here | there if there.get(key) != here.get(key)]
+    parts = [
+        f"{key} is {there.get(key, 'unset')} there, {here.get(key, 'unset')} here"
+        for key in keys[:3]
+    ]
+    more = f"; and {len(keys) - 3} more" if len(keys) > 3 else ""
+    return (
+        f"{path} holds another run ({'; '.join(parts)}{more}): "
+        f"choose another directory, or replace that run with --fresh"
+    )
+
+
+def _leaves(value: Any, key: str = "") -> dict[str, str]:
+    """Flatten to dotted keys and JSON text, in which 1, 1.0 and true differ as in `digest`."""
+    if isinstance(value, Mapping | list | tuple) and value:
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        dotted = ((f"{key}.{name}" if key else str(name), part) for name, part in items)
+        return {leaf: text for name, part in dotted for leaf, text in _leaves(part, name).items()}
+    return {key: json.dumps(value)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return _plain(value.tolist()) if hasattr(value, "tolist") else value  # numpy's own
+
+
+def _checksum(tensors: Mapping[str, Array], meta: str) -> str:
+    """Hash everything: the lengths are fixed by the names, dtypes and shapes, hashed first."""
+    names = sorted(tensors)
+    header = [(name, tensors[name].dtype.str, tensors[name].shape) for name in names]
+    total = hashlib.sha256(json.dumps([meta, header]).encode())
+    for name in names:
+        total.update(tensors[name].tobytes())
+    return total.hexdigest()
+
+
+def _serialise(tensors: Mapping[str, Array], meta: Mapping[str, Any]) -> bytes:
+    import numpy as np
+    import safetensors.numpy
+
+    # Contiguous, as safetensors reads through the bare pointer; asarray keeps scalars scalar.
+    own = {name: np.asarray(value, order="C") for name, value in tensors.items()}
+    text = json.dumps(dict(meta))  # NaN is kept: a resumed run must continue from the same bits
+    metadata = {"meta": text, "sha256": _checksum(own, text)}
+    data: bytes = safetensors.numpy.save(own, metadata=metadata)
+    return data
+
+
+def _read_checkpoint(path: Path) -> Checkpoint | str | None:
+    """Return the checkpoint, or why it is damaged, or None if there is no such file."""
+    import safetensors.numpy
+
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except PermissionError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except OSError as error:  # a bad sector is damage too
+        return str(error.strerror)
+    try:
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        text, expected = header["__metadata__"]["meta"], header["__metadata__"]["sha256"]
+        tensors = {name: value.copy() for name, value in safetensors.numpy.load(data).items()}
+        if _checksum(tensors, text) != expected:
+            return "its checksum does not match"
+        return Checkpoint(tensors, json.loads(text))
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever damage makes of the parsers, it is damage
+        return f"unreadable: {type(error).__name__}"

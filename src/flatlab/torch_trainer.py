@@ -1,0 +1,101 @@
+"""The torch trainer: the same updates through autograd. Slow, general, and the meaning.
+
+It has the interface of `engine.CompiledTrainer`, visits examples in the same order and draws the
+same label noise, so the two can be compared step by step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from .data import Dataset
+from .engine.philox import key_words, permutation, signs
+from .losses import Loss
+from .models import Architecture, Params, build
+from .optim import SAM
+from .randomness import key
+from .schedule import Phase
+
+
+class TorchTrainer:
+    """Holds a torch module and advances it by steps; a unit is one step."""
+
+    def __init__(
+        self,
+        arch: Architecture,
+        params: Params,
+        loss: Loss,
+        data: Dataset,
+        seed: int,
+        dtype: str,
+    ):
+        self.arch, self.loss, self.dtype = arch, loss, np.dtype(dtype)
+        self.x_train = data.x_train
+        self.x = torch.tensor(data.x_train.astype(dtype))
+        self.y = torch.tensor(data.y_train.astype(dtype))
+        self.keys = [key_words(key(seed, use)) for use in ("order", "label_noise")]
+        self.load(params)
+
+    def load(self, params: Params) -> None:
+        """Set the weights."""
+        cast: Params = {name: value.astype(self.dtype) for name, value in params.items()}
+        self.net = build(self.arch, cast, self.x_train)
+
+    def params(self) -> Params:
+        """Return a copy of the weights by name."""
+        return {name: p.detach().numpy().copy() for name, p in self.net.named_parameters()}
+
+    def units_per_epoch(self, phase: Phase) -> int:
+        """Return the number of steps in one epoch of a phase."""
+        return -(-len(self.y) // (phase.batch_size or len(self.y)))
+
+    def advance(self, phase: Phase, first: int, last: int, epoch0: int) -> int:
+        """Run steps first..last−1 of a phase; return the step that diverged, or −1."""
+        n = len(self.y)
+        size, steps = phase.batch_size or n, self.units_per_epoch(phase)
+        order, noise = np.empty(n, np.int64), np.empty(n, np.int64)
+        optimizer = self._optimizer(phase)
+        drawn = -1
+        for step in range(first, last):
+            epoch = step // steps
+            if epoch != drawn:
+                permutation(self.keys[0], epoch0 + epoch, order)
+                signs(self.keys[1], epoch0 + epoch, noise)
+                drawn = epoch
+            part = slice((step - epoch * steps) * size, (step - epoch * steps + 1) * size)
+            rows = torch.from_numpy(order[part])
+            y = self.y[rows] + phase.noise * torch.from_numpy(noise[part].astype(self.dtype))
+            if not self._step(optimizer, self.x[rows], y):
+                return step
+            if phase.max_first_layer_norm is not None:
+                self._project(phase.max_first_layer_norm)
+        return -1
+
+    def _optimizer(self, phase: Phase) -> torch.optim.Optimizer:
+        params = list(self.net.parameters())
+        if phase.algorithm in ("sam", "usam"):
+            normalised = phase.algorithm == "sam"
+            return SAM(params, phase.lr, phase.rho, phase.weight_decay, normalised)
+        return torch.optim.SGD(params, lr=phase.lr, weight_decay=phase.weight_decay)
+
+    def _step(self, optimizer: torch.optim.Optimizer, x: torch.Tensor, y: torch.Tensor) -> bool:
+        """Take one step; return whether every loss on the way was finite."""
+        losses: list[torch.Tensor] = []
+
+        def closure() -> torch.Tensor:
+            optimizer.zero_grad()
+            losses.append(self.loss.torch(self.net(x), y))
+            losses[-1].backward()  # type: ignore[no-untyped-call]
+            return losses[-1]
+
+        optimizer.step(closure)  # type: ignore[arg-type]
+        return all(bool(torch.isfinite(value)) for value in losses)
+
+    @torch.no_grad()
+    def _project(self, limit: float) -> None:
+        first = [p for name, p in self.net.named_parameters() if name in ("W1", "b1")]
+        norm = float(torch.linalg.vector_norm(torch.stack([p.norm() for p in first])))
+        if norm > limit:
+            for p in first:
+                p.mul_(limit / norm)

@@ -1,0 +1,289 @@
+"""The one training call: picks engine or torch, logs, checkpoints, resumes."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from .config import Dtype, RunConfig
+from .data import Dataset
+from .data.catalogue import make
+from .engine import CompiledTrainer, evaluate, unsupported
+from .errors import UserError
+from .losses import Loss, as_loss
+from .models import Architecture, Params
+from .run import Columns, Run, load_run, split
+from .schedule import LogGrid, Phase
+from .store import RunStore
+
+CHUNK_SECONDS = 0.25  # progress, checkpoints and Ctrl-C are looked at this often
+CHECKPOINT_SECONDS = 3.0
+
+Backend = Literal["auto", "engine", "torch"]
+Report = Callable[[dict[str, Any]], None]
+
+
+class Trainer(Protocol):
+    """What `engine.CompiledTrainer` and `torch_trainer.TorchTrainer` share."""
+
+    def load(self, params: Params) -> None: ...  # noqa: D102
+    def params(self) -> Params: ...  # noqa: D102
+    def units_per_epoch(self, phase: Phase) -> int: ...  # noqa: D102
+    def advance(self, phase: Phase, first: int, last: int, epoch0: int) -> int: ...  # noqa: D102
+
+
+def train(
+    arch: Architecture,
+    data: Dataset,
+    *,
+    schedule: Sequence[Phase],
+    loss: str | Loss = "mse",
+    seed: int = 0,
+    dtype: Dtype = "float32",
+    log: LogGrid | None = None,
+    out: str | Path | None = None,
+    fresh: bool = False,
+    backend: Backend = "auto",
+    report: Report | None = None,
+) -> Run:
+    """Train a network and return the run.
+
+    Args:
+        arch: `TwoLayer` or `Deep`.
+        data: The data set.
+        schedule: Phases, in order.
+        loss: A `Loss` or its name.
+        seed: Decides initial weights, sample order and label noise.
+        dtype: "float32" or "float64".
+        log: At which epochs to measure.
+        out: Run directory. What is there of the same run is continued or, if finished, returned.
+        fresh: Start again even if `out` holds this run.
+        backend: "auto" takes the compiled engine where it can and torch elsewhere, with a note.
+        report: Called a few times a second with {"epoch", "epochs", "train_loss", ...}.
+    """
+    config = RunConfig(
+        arch=arch,
+        data=data.spec,
+        schedule=tuple(schedule),
+        loss=as_loss(loss),
+        seed=seed,
+        dtype=dtype,
+        log=log or LogGrid(),
+    )
+    return run_config(config, data=data, out=out, fresh=fresh, backend=backend, report=report)
+
+
+def run_config(
+    config: RunConfig,
+    *,
+    data: Dataset | None = None,
+    out: str | Path | None = None,
+    fresh: bool = False,
+    backend: Backend = "auto",
+    report: Report | None = None,
+) -> Run:
+    """Train what a configuration says; see `train`."""
+    data = make(config.data) if data is None else data
+    for phase in config.schedule:
+        if phase.batch_size is not None and phase.batch_size > data.n:
+            raise UserError(
+                f"batch_size must be <= n = {data.n}, got {phase.batch_size}: "
+                f"leave it out for the full batch"
+            )
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(threadpool_limits(1))
+        store = None
+        if out is not None:
+            store = RunStore.open(out, config.to_dict(), fresh=fresh)
+            stack.enter_context(store.lock())
+            result = store.load_result()
+            if result and result["status"] in ("done", "diverged"):
+                return load_run(out)
+        return _Session(config, data, store, backend, report or (lambda info: None)).run()
+
+
+def run_job(payload: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Train one configuration into its directory: the executor's target.
+
+    The payload is {"config": ..., "out": directory, "fresh": bool}.
+    """
+    config = RunConfig.from_dict(payload["config"])
+    run = run_config(config, out=payload["out"], fresh=payload["fresh"], report=report)
+    return {**run.result(), "path": str(payload["out"])}
+
+
+class _Session:
+    """One sitting of a run: from its start, or its last checkpoint, to its end or an interrupt."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        data: Dataset,
+        store: RunStore | None,
+        backend: Backend,
+        report: Report,
+    ):
+        self.config, self.data, self.store, self.report = config, data, store, report
+        self.notes: list[str] = []
+        self.rows: list[dict[str, float]] = []
+        self.phase, self.unit, self.before = 0, 0, 0.0
+        params = config.arch.initial(data.d, config.seed)
+        checkpoint = store.load_checkpoint() if store else None
+        if checkpoint:
+            columns, params = split(checkpoint.tensors)
+            self.rows = [
+                dict(zip(columns, values, strict=True))
+                for values in zip(*(c.tolist() for c in columns.values()), strict=True)
+            ]
+            self.notes += checkpoint.warnings
+            self.phase, self.unit = checkpoint.meta["phase"], checkpoint.meta["unit"]
+            self.before = checkpoint.meta["seconds"]
+        self.trainer = self._trainer(backend, params)
+        self.started = self.saved = time.monotonic()
+
+    def _trainer(self, backend: Backend, params: Params) -> Trainer:
+        reason = unsupported(self.config.loss)
+        if backend == "engine" and reason:
+            raise UserError(f"{reason}: use backend 'auto' or 'torch'")
+        kind: Any = CompiledTrainer
+        if backend == "torch" or reason:
+            from .torch_trainer import TorchTrainer as kind
+        if backend == "auto" and reason:
+            self.notes.append(f"trained by torch autograd, not the compiled engine: {reason}")
+        c = self.config
+        trainer: Trainer = kind(c.arch, params, c.loss, self.data, c.seed, c.dtype)
+        return trainer
+
+    def run(self) -> Run:
+        """Advance to the end, an interrupt or divergence."""
+        schedule = self.config.schedule
+        starts = np.cumsum([0, *(phase.epochs for phase in schedule)]).tolist()
+        logged = self.config.log.epochs(schedule)
+        with _interrupts() as interrupted:
+            self._log(starts[self.phase], 0, logged)
+            while self.phase < len(schedule):
+                if not self._advance_phase(schedule[self.phase], starts, logged, interrupted):
+                    return self._end("interrupted")
+                if self.diverged_at is not None:
+                    return self._end("diverged")
+                self.phase, self.unit = self.phase + 1, 0
+            return self._end("done")
+
+    diverged_at: int | None = None
+
+    def _advance_phase(
+        self,
+        phase: Phase,
+        starts: list[int],
+        logged: list[int],
+        interrupted: threading.Event,
+    ) -> bool:
+        """Run a phase from `self.unit`; return False if interrupted before its end."""
+        epoch0, per_epoch = starts[self.phase], self.trainer.units_per_epoch(phase)
+        end, chunk = phase.epochs * per_epoch, 1
+        stops = [(e - epoch0) * per_epoch for e in logged if epoch0 < e <= epoch0 + phase.epochs]
+        while self.unit < end and self.diverged_at is None:
+            if interrupted.is_set():
+                return False
+            stop = min(self.unit + chunk, next(s for s in stops if s > self.unit))
+            before, clock = self.trainer.params(), time.monotonic()
+            failed = self.trainer.advance(phase, self.unit, stop, epoch0)
+            if failed < 0 and not all(np.isfinite(p).all() for p in self.trainer.params().values()):
+                failed = stop - 1  # the very last update overflowed
+            if failed >= 0:
+                # Replay up to the failing unit: the last finite state, whatever the chunks were.
+                self.trainer.load(before)
+                self.trainer.advance(phase, self.unit, failed, epoch0)
+                self.unit, self.diverged_at = failed, epoch0 + failed // per_epoch
+                return True
+            elapsed = max(time.monotonic() - clock, 1e-6)
+            chunk = max(1, min(int((stop - self.unit) * CHUNK_SECONDS / elapsed), 2 * chunk))
+            self.unit = stop
+            self._log(epoch0, per_epoch, logged)
+            self._tell(epoch0 + self.unit / per_epoch)
+            if time.monotonic() - self.saved > CHECKPOINT_SECONDS:
+                self._save()
+        return True
+
+    def _log(self, epoch0: int, per_epoch: int, logged: list[int]) -> None:
+        """Measure if the state is at the end of an epoch to log that has not been logged."""
+        epoch, inside = divmod(self.unit, per_epoch) if per_epoch else (0, self.unit)
+        done = self.rows[-1]["epoch"] if self.rows else -1
+        if inside == 0 and epoch0 + epoch > done and epoch0 + epoch in logged:
+            row = evaluate(self.config.arch, self.trainer.params(), self.config.loss, self.data)
+            if not np.isfinite(list(row.values())).all():
+                if not self.rows:
+                    raise UserError(f"the loss is not finite at the initial weights: {row}")
+                self.diverged_at = epoch0 + epoch
+                return
+            self.rows.append({"epoch": epoch0 + epoch, **row})
+
+    def _tell(self, epoch: float) -> None:
+        last = {name: value for name, value in self.rows[-1].items() if name != "epoch"}
+        self.report({"epoch": epoch, "epochs": self.config.epochs, **last})
+
+    def _seconds(self) -> float:
+        return self.before + time.monotonic() - self.started
+
+    def _columns(self) -> Columns:
+        columns = {name: np.array([row[name] for row in self.rows]) for name in self.rows[0]}
+        columns["epoch"] = columns["epoch"].astype(np.int64)
+        return columns
+
+    def _save(self) -> None:
+        if self.store:
+            tensors = {f"history/{name}": column for name, column in self._columns().items()}
+            tensors |= {f"params/{name}": value for name, value in self.trainer.params().items()}
+            meta = {"phase": self.phase, "unit": self.unit, "seconds": self._seconds()}
+            self.store.save_checkpoint(tensors, meta)
+        self.saved = time.monotonic()
+
+    def _end(self, status: str) -> Run:
+        if status == "diverged":
+            self.notes.append(
+                f"the loss stopped being finite in epoch {self.diverged_at}: "
+                f"try a smaller lr{' or rho' if self.config.schedule[self.phase].rho else ''}; "
+                "history and parameters are the last finite ones"
+            )
+        self._save()
+        run = Run(
+            config=self.config,
+            columns=self._columns(),
+            params=self.trainer.params(),
+            status=status,
+            seconds=self._seconds(),
+            notes=tuple(self.notes),
+            diverged_at=self.diverged_at,
+            path=self.store.path if self.store else None,
+            data=self.data,
+        )
+        if self.store:
+            self.store.save_history(run.columns)
+            self.store.save_result(run.result())
+        return run
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[threading.Event]:
+    """Turn SIGINT and SIGTERM into an event, so that a run stops between two chunks."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+    kept = {
+        number: signal.signal(number, lambda *_: event.set())
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield event
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)

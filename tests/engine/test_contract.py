@@ -1,0 +1,97 @@
+"""Two trainers, one meaning: the compiled engine takes the steps that torch autograd takes."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from flatlab import data
+from flatlab.engine import CompiledTrainer
+from flatlab.losses import Loss
+from flatlab.models import Deep, Init, TwoLayer
+from flatlab.schedule import Phase
+from flatlab.torch_trainer import TorchTrainer
+
+# 23 points: not a multiple of the block of 20 nor of the batch of 5, so every ragged end is met.
+DATA = data.xor(d=6, n=23, seed=3, n_test=10)
+NORMS = (None, "layer", "batch")
+ACTIVATIONS = ("relu", "softplus", "tanh", "identity")
+
+ARCHITECTURES = {
+    f"two_layer-{'bias' if bias else 'nobias'}-{norm}-{activation}": TwoLayer(
+        # γ starts small: at the default 4/√11 Sim-BN truly diverges at this learning rate.
+        width=11,
+        bias=bias,
+        norm=norm,
+        activation=activation,
+        init=Init(gamma_scale=1.0),
+    )
+    for bias, norm, activation in itertools.product((True, False), NORMS, ACTIVATIONS)
+    if bias or activation == "relu"  # the bias is only one more input
+} | {
+    f"deep-{depth}": Deep(depth=depth, width=9, bias_first=depth != 4, init=Init(law="normal"))
+    for depth in (2, 3, 4)
+}
+
+ALGORITHMS = {
+    "sgd": {},
+    "sgd-decay": {"weight_decay": 0.05},
+    "sam": {"rho": 0.05},
+    "sam-decay-projected": {"rho": 0.05, "weight_decay": 0.02, "max_first_layer_norm": 1.5},
+    "usam": {"rho": 0.02},
+    "label_noise": {"noise": 0.3},
+}
+
+
+def both(arch, loss, phase, steps, dtype="float64"):
+    """Return the parameters after so many steps by each trainer, from the same start."""
+    params = arch.initial(DATA.d, seed=1)
+    results = []
+    for trainer in (CompiledTrainer, TorchTrainer):
+        run = trainer(arch, params, loss, DATA, 7, dtype)
+        units = run.units_per_epoch(phase)
+        per_epoch = -(-DATA.n // (phase.batch_size or DATA.n))
+        assert steps % per_epoch == 0, "compare at the end of an epoch: blocks do not stop inside"
+        assert run.advance(phase, 0, steps // per_epoch * units, 0) == -1
+        results.append(run.params())
+    return results
+
+
+def distance(one, two):
+    """Largest relative difference over the parameters, relative to each array's size."""
+    assert one.keys() == two.keys()
+    return max(np.abs(one[k] - two[k]).max() / np.abs(two[k]).max() for k in one)
+
+
+def phase_of(name, batch_size, lr=0.005):
+    # Small steps: near a minimum g/‖g‖ amplifies rounding, and the linear networks get there fast.
+    options = dict(ALGORITHMS[name])
+    return Phase(name.split("-")[0], lr=lr, epochs=10**6, batch_size=batch_size, **options)
+
+
+@pytest.mark.parametrize("loss", ["mse", "logistic"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_engine_equals_autograd(arch, algorithm, loss):
+    """Float64: 1e-12 relative after one step, 1e-8 after 200, for every batch size."""
+    for batch_size in (1, 5, None):
+        phase = phase_of(algorithm, batch_size)
+        per_epoch = -(-DATA.n // (batch_size or DATA.n))
+        # One step where an epoch is one step; one epoch, at most 23 steps, where it is more.
+        assert distance(*both(ARCHITECTURES[arch], Loss(loss), phase, per_epoch)) < 1e-12
+        many = -(-200 // per_epoch) * per_epoch
+        assert distance(*both(ARCHITECTURES[arch], Loss(loss), phase, many)) < 1e-8
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_float32_follows_float64(arch):
+    """One epoch in float32 stays within 23 steps' rounding of the float64 result."""
+    for batch_size in (1, 5):
+        phase = phase_of("sam", batch_size)
+        per_epoch = -(-DATA.n // batch_size)
+        rough, _ = both(ARCHITECTURES[arch], Loss("mse"), phase, per_epoch, "float32")
+        fine, _ = both(ARCHITECTURES[arch], Loss("mse"), phase, per_epoch)
+        assert next(iter(rough.values())).dtype == np.float32
+        assert distance(rough, fine) < 2e-4

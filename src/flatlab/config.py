@@ -89,7 +89,7 @@ def _architecture(fields: Any) -> Architecture:
     kind = rest.pop("kind", "two_layer")
     if kind not in MODELS:
         raise unknown("architecture", str(kind), MODELS)
-    return from_dict(MODELS[kind], rest)  # type: ignore[arg-type]
+    return from_dict(MODELS[kind], rest)
 
 
 def _schedule(phases: Any) -> tuple[Phase, ...]:

@@ -18,12 +18,12 @@ from .specs import spec
 if TYPE_CHECKING:
     import torch
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating[Any]]
 
 LOSSES: dict[str, str] = {
     "mse": "(f − y)²",
     "logistic": "log(1 + e^f) − q f with the smoothed label q = ½ + y(½ − smoothing), y = ±1",
-    "truncated_mse": "(f − y)² up to |f − y| = cutoff, bent to the constant 2·cutoff² beyond twice it",
+    "truncated_mse": "(f − y)² up to |f − y| = cutoff, then bent to reach 2·cutoff² at twice that",
 }
 
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True)
 def spec(cls: type[T]) -> type[T]:
-    """Turn a class into a frozen, strictly typed dataclass that raises `UserError` on bad values."""
+    """Make a frozen, strictly typed dataclass that raises `UserError` on bad values."""
     config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     made: Any = pydantic_dataclass(frozen=True, config=config)(cls)
     validate = made.__init__

@@ -4,7 +4,8 @@ Weights: W (d', m) is the first layer transposed, its bias (if any) the last row
 middle layers; a (m,) the last. With u_l the activations and δ_l = ∂f/∂h_l, every layer's gradient
 for one example is an outer product δ_{l+1} u_lᵀ. So at θ + s g
 
-    h̃_{l+1} = M_l ũ_l + s δ_{l+1} (u_l·ũ_l),    M̃_lᵀ δ̃_{l+1} = M_lᵀ δ̃_{l+1} + s u_l (δ_{l+1}·δ̃_{l+1}),
+    h̃_{l+1} = M_l ũ_l + s δ_{l+1} (u_l·ũ_l),
+    M̃_lᵀ δ̃_{l+1} = M_lᵀ δ̃_{l+1} + s u_l (δ_{l+1}·δ̃_{l+1}),
 
 and no perturbed matrix is ever formed. Rows of M_l with δ_{l+1} = 0 are skipped on the way back.
 """

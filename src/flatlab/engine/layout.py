@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..models import Architecture, Params, TwoLayer
 
-Array = NDArray[np.floating]
+Array = NDArray[np.floating[Any]]
 
 
 class Weights(NamedTuple):

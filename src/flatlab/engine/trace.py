@@ -12,10 +12,12 @@ derivative is taken as 0 (as torch does) and the curvature that the kink itself 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating[Any]]
 
 
 def derivatives(activation: str, h: Array) -> tuple[Array, Array, Array]:

@@ -5,7 +5,8 @@ holds ∂(Σ_i g_i f_i)/∂h_k. Without normalisation and with LayerNorm only th
 With simplified BatchNorm every training point enters through rms_j = (Σ_k u_kj²/n)^{1/2}:
 
     f_i = Σ_j a_j γ_j u_ij / rms_j
-    D_kj = a_j γ_j σ'(h_kj) ( [k ∈ batch] g_k / rms_j − u_kj q_j / (n rms_j³) ),  q_j = Σ_i g_i u_ij
+    D_kj = a_j γ_j σ'(h_kj) ( [k ∈ batch] g_k / rms_j − u_kj q_j / (n rms_j³) ),
+    q_j = Σ_i g_i u_ij.
 
 A neuron that is dead on the whole training set (rms_j = 0) outputs 0 and has no gradient.
 """
@@ -27,6 +28,7 @@ from .scalar import (
     NOISE,
     ONE,
     PLAIN,
+    RELU,
     ZERO,
     activate,
     ascent_length,
@@ -36,9 +38,8 @@ from .scalar import (
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
-def _normalise_rows(U, S, a, D, epsilon, zero, one):
-    """LayerNorm: scale rows of U to u/N in place; put σ'(h) ∂f/∂u into D; return the outputs."""
-    f = np.empty(U.shape[0], U.dtype)
+def _normalise_rows(U, S, a, D, f, epsilon, zero, one):
+    """LayerNorm: scale rows of U to u/N in place; fill D = σ'(h) ∂f/∂u and the outputs f."""
     for i in range(U.shape[0]):
         u, s, d = U[i], S[i], D[i]
         size = np.sqrt(dot(u, u, zero))
@@ -49,90 +50,99 @@ def _normalise_rows(U, S, a, D, epsilon, zero, one):
         for t in range(a.shape[0]):
             u[t] *= inverse
             d[t] = s[t] * (a[t] * inverse - pull * u[t])
-    return f
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
-def _rms_inverse(U, zero, one):
-    """Return 1/rms_j over the rows of U, and 0 for a dead neuron."""
-    inverse = np.zeros(U.shape[1], U.dtype)
-    for i in range(U.shape[0]):
-        u = U[i]
-        for t in range(u.shape[0]):
-            inverse[t] += u[t] * u[t]
-    n = U.dtype.type(U.shape[0])
-    for t in range(inverse.shape[0]):
-        inverse[t] = one / np.sqrt(inverse[t] / n) if inverse[t] != zero else zero
-    return inverse
-
-
-@njit(cache=True, fastmath=FAST, inline="always")
-def _gradient_rows(X, y, W, a, activation, norm, loss, hyper, G_W, G_a):
+def _gradient_rows(X, y, W, a, activation, norm, loss, hyper, H, U, D, f, G_W, G_a):
     """Gradient of the mean loss over the rows of X, without BatchNorm; return whether finite."""
     zero, one = hyper[ZERO], hyper[ONE]
-    H = np.dot(X, W)
-    U, D = np.empty_like(H), np.empty_like(H)
+    np.dot(X, W, H)
     activate(activation, H.ravel(), U.ravel(), D.ravel(), zero, one)
     if norm == LAYER:
-        f = _normalise_rows(U, D, a, D, hyper[LN_EPSILON], zero, one)
+        _normalise_rows(U, D, a, D, f, hyper[LN_EPSILON], zero, one)
     else:
-        f = np.dot(U, a)
-        for i in range(D.shape[0]):
-            d = D[i]
-            for t in range(a.shape[0]):
-                d[t] *= a[t]
+        np.dot(U, a, f)
     finite = True
     batch = X.dtype.type(X.shape[0])
     for i in range(D.shape[0]):
         finite = finite and np.isfinite(f[i])
-        f[i] = slope(loss, f[i], y[i], hyper) / batch
+        g = slope(loss, f[i], y[i], hyper) / batch
+        f[i] = g
         d = D[i]
-        for t in range(a.shape[0]):
-            d[t] *= f[i]
+        if norm == LAYER:
+            for t in range(a.shape[0]):
+                d[t] *= g
+        else:
+            for t in range(a.shape[0]):
+                d[t] *= g * a[t]
     np.dot(X.T, D, G_W)
     np.dot(U.T, f, G_a)
     return finite
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
-def _gradient_batch_norm(X, rows, y, W, a, gamma, activation, loss, hyper, G_W, G_a, G_gamma):
-    """Gradient of the mean loss over `rows`, statistics over all of X; return whether finite."""
+def _hidden_and_rms(H, activation, U, S, inverse, zero, one):
+    """Fill U = σ(H), S = σ'(H) (left alone for ReLU), and 1/rms_j, 0 for a dead neuron."""
+    inverse[:] = zero
+    if activation != RELU:
+        activate(activation, H.ravel(), U.ravel(), S.ravel(), zero, one)
+    for i in range(H.shape[0]):
+        h, u = H[i], U[i]
+        if activation == RELU:
+            for t in range(h.shape[0]):
+                u[t] = zero if h[t] <= zero else h[t]
+        for t in range(h.shape[0]):
+            inverse[t] += u[t] * u[t]
+    n = H.dtype.type(H.shape[0])
+    for t in range(inverse.shape[0]):
+        inverse[t] = one / np.sqrt(inverse[t] / n) if inverse[t] != zero else zero
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def _gradient_batch_norm(
+    X, rows, y, W, a, gamma, activation, loss, hyper, H, U, S, E, work, P, G_W, G_a, G_gamma
+):
+    """Gradient of the mean loss over `rows`, statistics over all of X; return whether finite.
+
+    Dᵀ X is split into the batch's own rows E and the pull of the statistics, −P diag(q) with
+    P = Xᵀ(u σ'): for ReLU u σ' = u, so D itself is never formed.
+    """
     zero, one = hyper[ZERO], hyper[ONE]
-    H = np.dot(X, W)
-    U, D = np.empty_like(H), np.empty_like(H)
-    activate(activation, H.ravel(), U.ravel(), D.ravel(), zero, one)
-    inverse = _rms_inverse(U, zero, one)
-    weight, q = a * gamma * inverse, np.zeros_like(a)
-    g = np.zeros(X.shape[0], X.dtype)
+    inverse, weight, q = work[0], work[1], work[2]
+    np.dot(X, W, H)
+    _hidden_and_rms(H, activation, U, S, inverse, zero, one)
+    for t in range(a.shape[0]):
+        weight[t] = a[t] * gamma[t] * inverse[t]
+        q[t] = zero
     finite = True
     batch = X.dtype.type(rows.shape[0])
     for i in range(rows.shape[0]):
-        u = U[rows[i]]
+        u, s, e = U[rows[i]], S[rows[i]], E[i]
         f = dot(weight, u, zero)
         finite = finite and np.isfinite(f)
-        g[rows[i]] = slope(loss, f, y[i], hyper) / batch
+        g = slope(loss, f, y[i], hyper) / batch
         for t in range(a.shape[0]):
-            q[t] += g[rows[i]] * u[t]
+            q[t] += g * u[t]
+        if activation == RELU:
+            for t in range(a.shape[0]):
+                e[t] = zero if u[t] <= zero else g * weight[t]
+        else:
+            for t in range(a.shape[0]):
+                e[t] = s[t] * g * weight[t]
+    if activation != RELU:
+        S *= U
+    np.dot(X.T, U if activation == RELU else S, P)
+    np.dot(X[rows].T, E, G_W)
     n = X.dtype.type(X.shape[0])
     for t in range(a.shape[0]):
         G_a[t] = gamma[t] * inverse[t] * q[t]
         G_gamma[t] = a[t] * inverse[t] * q[t]
         q[t] *= weight[t] * inverse[t] * inverse[t] / n
-    for k in range(D.shape[0]):
-        u, d = U[k], D[k]
+    for i in range(G_W.shape[0]):
+        row, pull = G_W[i], P[i]
         for t in range(a.shape[0]):
-            d[t] *= g[k] * weight[t] - u[t] * q[t]
-    np.dot(X.T, D, G_W)
+            row[t] -= pull[t] * q[t]
     return finite
-
-
-@njit(cache=True, fastmath=FAST, inline="always")
-def _gradient(X, rows, y, W, a, gamma, activation, norm, loss, hyper, G_W, G_a, G_gamma):
-    if norm == BATCH:
-        return _gradient_batch_norm(
-            X, rows, y, W, a, gamma, activation, loss, hyper, G_W, G_a, G_gamma
-        )
-    return _gradient_rows(X[rows], y, W, a, activation, norm, loss, hyper, G_W, G_a)
 
 
 @njit(cache=True, fastmath=FAST)
@@ -150,6 +160,12 @@ def train(
     steps = (n + batch - 1) // batch
     order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
     G_W, G_a, G_gamma = np.empty_like(W), np.empty_like(a), np.empty_like(gamma)
+    visited = n if norm == BATCH else batch  # examples that one gradient runs through
+    # Three arrays, not one reused: loops over arrays that overlap are not vectorised.
+    H = np.empty((visited, len(a)), W.dtype)
+    U, D = np.empty_like(H), np.empty_like(H)
+    f, work = np.empty(visited, W.dtype), np.empty((3, len(a)), W.dtype)
+    E, P = np.empty((batch, len(a)), W.dtype), np.empty_like(W)
     drawn = -1
     for step in range(first, last):
         epoch = step // steps
@@ -165,10 +181,17 @@ def train(
         G_W[:], G_a[:], G_gamma[:] = zero, zero, zero
         for stage in range(1 if ascent == PLAIN else 2):
             up_W, up_a, up_gamma = W + s * G_W, a + s * G_a, gamma + s * G_gamma
-            finite = finite and _gradient(
-                X, rows, target, up_W, up_a, up_gamma, activation, norm, loss, hyper,
-                G_W, G_a, G_gamma,
-            )  # fmt: skip
+            if norm == BATCH:
+                finite = finite and _gradient_batch_norm(
+                    X, rows, target, up_W, up_a, up_gamma, activation, loss, hyper,
+                    H, U, D, E[: len(rows)], work, P, G_W, G_a, G_gamma,
+                )  # fmt: skip
+            else:
+                k = len(rows)
+                finite = finite and _gradient_rows(
+                    X[rows], target, up_W, up_a, activation, norm, loss, hyper,
+                    H[:k], U[:k], D[:k], f[:k], G_W, G_a,
+                )  # fmt: skip
             if stage == 0:
                 flat = G_W.ravel()
                 squared = dot(flat, flat, zero) + dot(G_a, G_a, zero) + dot(G_gamma, G_gamma, zero)

@@ -3,8 +3,8 @@
 With h = W x, the gradient of the output f(x) is ∂f/∂a (a vector) and the outer product
 ∂f/∂W = c xᵀ, c = ∂f/∂h. So the ascent moves h by s c‖x‖² and the perturbed pass needs no second
 product with W. And k consecutive examples share one product H = W X_kᵀ: an earlier update
-W ← W − κ c_i x_iᵀ lowers a later column j by κ c_i ⟨x_i, x_j⟩, read off the k × k Gram matrix; the k
-rank-one updates are applied together at the end. Same algorithm, reordered.
+W ← W − κ c_i x_iᵀ lowers a later column j by κ c_i ⟨x_i, x_j⟩, read off the k × k Gram matrix; the
+k rank-one updates are applied together at the end. Same algorithm, reordered.
 
 Weight decay and projection multiply the whole of W by a scalar, which is carried beside it within
 a block: W = scale · V.

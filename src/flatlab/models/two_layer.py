@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from .spec import Params, TwoLayer
 
-_ACTIVATIONS = {
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     # torch's own softplus turns linear above 20; this one does not.
     "softplus": lambda h: torch.logaddexp(h, torch.zeros_like(h)),

@@ -8,6 +8,13 @@ from pathlib import Path
 from flatlab.errors import StoreError
 
 
+def leave_pid(payload):
+    """Tell the test that the job runs; renamed, so that the file is there with its content."""
+    path = Path(payload["ready"])
+    path.with_suffix(".new").write_text(str(os.getpid()))
+    path.with_suffix(".new").rename(path)
+
+
 def square(payload, report):
     for step in range(payload.get("steps", 0)):
         report({"step": step})
@@ -63,8 +70,7 @@ def threads(payload, report):
 
 
 def sleep(payload, report):
-    """Leave a file with the pid at the start, so that a test can wait for it."""
-    Path(payload["ready"]).write_text(str(os.getpid()))
+    leave_pid(payload)
     time.sleep(60)
     return {}
 
@@ -73,7 +79,7 @@ def save_on_interrupt(payload, report):
     """Behave as a trainer does: finish the step, save, return; calm about further signals."""
     stop = []
     before = signal.signal(signal.SIGINT, lambda *_: stop.append(True))
-    Path(payload["ready"]).write_text(str(os.getpid()))
+    leave_pid(payload)
     while not stop:
         time.sleep(0.01)
     time.sleep(0.3)
@@ -104,6 +110,6 @@ def interrupt_self(payload, report):
 
 def report_while_interrupted(payload, report):
     """Send long messages while SIGINT strikes; none of them may arrive cut in two."""
-    Path(payload["ready"]).write_text(str(os.getpid()))
+    leave_pid(payload)
     while True:
         report({"text": "x" * 50_000})

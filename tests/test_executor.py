@@ -20,6 +20,11 @@ def job(name, function, **payload):
     return Job(name, f"jobs_for_tests:{function}", payload)
 
 
+def environment(*paths):
+    before = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, *([before] if before else [])])}
+
+
 def wait_for(condition, seconds=15.0):
     until = time.monotonic() + seconds
     while not condition():
@@ -66,7 +71,7 @@ def script(tmp_path):
         arguments = json.dumps([[one.name, one.target, one.payload] for one in jobs])
         process = subprocess.Popen(
             [sys.executable, "-W", "error", "-c", textwrap.dedent(code), arguments],
-            env={**os.environ, "PYTHONPATH": HERE},
+            env=environment(HERE),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -180,15 +185,16 @@ def test_children_have_one_thread_and_the_parents_environment(monkeypatch, tmp_p
     run_jobs([job("first", "square", x=1)], workers=2)  # the fork server is up before the changes
     monkeypatch.setenv("FLATLAB_TEST_MARK", "here")
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     monkeypatch.chdir(tmp_path)
-    main = sys.modules["__main__"]
+    main, handler = sys.modules["__main__"], signal.getsignal(signal.SIGINT)
     outcome = run_jobs([job("a", "threads")], workers=2)[0]
     assert outcome.result["environment"] == ["1"] * 4
     assert outcome.result["pools"] and set(outcome.result["pools"]) == {1}
     assert (outcome.result["seen"], outcome.result["directory"]) == ("here", str(tmp_path))
     assert os.environ["OMP_NUM_THREADS"] == "2" and "MKL_NUM_THREADS" not in os.environ
     assert sys.modules["__main__"] is main
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
 
 
@@ -200,14 +206,18 @@ def test_no_pipe_is_leaked():
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_interrupt_lets_the_running_jobs_save_and_starts_no_other(script, tmp_path):
+@pytest.mark.parametrize("everyone", [True, False])
+def test_interrupt_lets_the_running_jobs_save_and_starts_no_other(script, tmp_path, everyone):
     names = ["save_on_interrupt", "clean_up_on_interrupt", "square", "square"]
     jobs = [
         job(str(i), name, ready=str(tmp_path / f"{i}.ready"), x=1) for i, name in enumerate(names)
     ]
     process = script(jobs, workers=2, session=True)
     wait_for(lambda: (tmp_path / "0.ready").exists() and (tmp_path / "1.ready").exists())
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: parent and children alike
+    if everyone:  # as a terminal does: parent and children alike
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=15)
     assert (process.returncode, err) == (0, "")
     saved, cleaned, *rest = json.loads(out)
@@ -259,6 +269,7 @@ def test_an_interrupt_cuts_no_message_in_two(tmp_path):
     def interrupt_after_a_while(job, kind, info):
         seen.append(kind)
         if kind == "progress" and len(seen) == 50:
+            time.sleep(0.1)  # by now the pipe is full and the child is amid a message
             os.kill(int(ready.read_text()), signal.SIGINT)
         assert kind != "progress" or len(info["text"]) == 50_000
 
@@ -289,7 +300,7 @@ def test_an_unguarded_script_and_a_broken_preload_do_not_matter(tmp_path):
     )
     done = subprocess.run(
         [sys.executable, "-W", "error", path],
-        env={**os.environ, "PYTHONPATH": f"{HERE}:{tmp_path}"},
+        env=environment(HERE, str(tmp_path)),
         capture_output=True,
         text=True,
         timeout=30,

@@ -95,7 +95,7 @@ class RunStore:
                     write_atomically(path / CONFIG, text.encode())
                     return store
         if digest(found) != digest(store._config):
-            raise UserError(_conflict(path, found, store._config))
+            raise UserError(_conflict(path, found, config))
         return store
 
     @classmethod

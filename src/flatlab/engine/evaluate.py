@@ -52,6 +52,8 @@ def predict(arch: Architecture, params: Params, x_train: Array, x: Array) -> Arr
 def evaluate(arch: Architecture, params: Params, loss: Loss, data: Dataset) -> dict[str, float]:
     """Return one row of the history.
 
+    `trace` is Tr ∇²L; `trace_ggn` keeps only its Gauss–Newton part (1/n) Σ ℓ''‖∇f‖², which is what
+    the lower bounds of the theory speak of. The two agree at interpolation and wherever Tr ∇²f = 0.
     Test error is the zero-one error, where f = 0 counts as an error: Pr(y f ≤ 0). It is left out
     when labels are not ±1, and everything about the test set when there is none.
     """
@@ -60,6 +62,7 @@ def evaluate(arch: Architecture, params: Params, loss: Loss, data: Dataset) -> d
     row = {
         "train_loss": float(value.mean()),
         "trace": float((curve * squared + first * second).mean()),
+        "trace_ggn": float((curve * squared).mean()),
     }
     if len(data.x_test):
         f_test = predict(arch, params, data.x_train, data.x_test).astype(np.float64)

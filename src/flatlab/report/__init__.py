@@ -1,0 +1,8 @@
+"""Figures and tables from findings; the only room with matplotlib."""
+
+from .figures import draw as draw
+from .figures import save as save
+from .tables import markdown as markdown
+from .tables import number as number
+
+__all__ = ["draw", "markdown", "number", "save"]

@@ -1,0 +1,1 @@
+"""Wen, Li & Ma 2023: sharpness minimisation does not only minimise sharpness."""

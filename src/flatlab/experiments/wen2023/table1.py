@@ -1,0 +1,420 @@
+"""Table 1: do flat minima generalise? Four nearly identical two-layer networks, four answers.
+
+Source:   Wen, Li & Ma 2023, Table 1, third column; hyper-parameters from their Table 2.
+Command:  flatlab run wen2023/table1
+Seconds:  TO_BE_MEASURED
+Claim:    sharpness minimisation (1-SAM) generalises on P_xor without bias ✓, with bias ✗, with
+          simplified BatchNorm ✓, with simplified LayerNorm ✓.
+Expected: 1-SAM's test error 0 / above 0.1 / 0 / below 0.05, its trace above 21.91 / 22.27 / near 8 / 2.
+
+What the paper leaves unsaid, and what is done here:
+- Weights start as `torch.nn.Linear` draws them; Sim-BN's γ starts at 4/√width (γ = 1 diverges at the
+  paper's learning rate); Sim-LN has ε = 1e-3.
+- The loss is the mean of (f − y)², its gradient 2(f − y)∇f; weight decay adds λθ to it.
+- The ascent is normalised; examples come in a fresh permutation every epoch.
+- Gradient descent on the two normalised networks, which the paper does not show, takes the row of
+  Figure 1a. It is not expected to tell anything about Sim-LN: weight decay shrinks a first layer on
+  whose scale the output does not depend, and the trace grows without bound.
+- Sim-LN follows Figure 6b (first layer, weights and bias together, projected to norm 10).
+- A network generalises if its test error is below 10 % (chance is 50 %); the 95 % interval over seeds
+  must lie on one side. f = 0 counts as an error.
+- `lab` shortens the epochs, and leaves out the second phase of Sim-BN (radius 1), which `paper` runs.
+  At that radius the ascent and the interpolating solution balance exactly and the network may
+  collapse to the zero function, which says nothing about the first phase's minimum.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from ...config import Dtype, RunConfig
+from ...data import Dataset, xor
+from ...models import Init, TwoLayer
+from ...run import Run
+from ...schedule import Phase
+from ...specs import spec
+from ...theory import batch_norm_xor, bias_floor, layer_norm_floor, no_bias_floor
+from ..contract import (
+    Experiment,
+    Findings,
+    Interval,
+    Line,
+    Panel,
+    Planned,
+    Plot,
+    Series,
+    Verdict,
+)
+
+Count = Annotated[int, Field(gt=0)]
+THRESHOLD = 0.1  # test error below which a network generalises
+NEAR = 0.05  # relative distance within which a trace "approximately reaches" its bound
+
+
+@spec
+class Settings:
+    """Sizes and lengths. Defaults are the paper's own; fields can be changed with --set."""
+
+    seeds: Count = 5
+    width: Count = 500
+    d: Annotated[int, Field(ge=2)] = 30
+    n: Count = 100
+    n_test: Count = 10_000
+    dtype: Dtype = "float32"
+    gd_epochs: Count = 100_000
+    no_bias_epochs: Count = 100_000
+    bias_epochs: Count = 200_000
+    bias_epochs_second: Count = 400_000
+    batch_norm_epochs: Count = 100_000
+    batch_norm_epochs_second: Annotated[int, Field(ge=0)] = 100_000
+    layer_norm_epochs: Count = 500
+    gamma_scale: Annotated[float, Field(gt=0)] = 4.0
+    ln_epsilon: Annotated[float, Field(gt=0)] = 1e-3
+
+
+PRESETS = {
+    "quick": Settings(
+        seeds=2,
+        width=100,
+        d=10,
+        n=60,
+        n_test=1000,
+        gd_epochs=400,
+        no_bias_epochs=200,
+        bias_epochs=200,
+        bias_epochs_second=200,
+        batch_norm_epochs=20,
+        batch_norm_epochs_second=0,
+        layer_norm_epochs=50,
+    ),
+    "lab": Settings(
+        seeds=3,
+        gd_epochs=30_000,
+        no_bias_epochs=30_000,
+        bias_epochs=100_000,
+        bias_epochs_second=200_000,
+        batch_norm_epochs=3_000,
+        batch_norm_epochs_second=0,
+    ),
+    "paper": Settings(),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    key: str
+    title: str
+    paper: bool
+    reference: str
+
+
+ROWS = (
+    Row("no_bias", "without bias", True, "floor, reached only on kinks"),
+    Row("bias", "with bias", False, "floor, attained"),
+    Row("sim_bn", "simplified BatchNorm", True, "xor network's infimum"),
+    Row("sim_ln", "simplified LayerNorm", True, "floor, attained"),
+)
+ALGORITHMS = {"sam": "1-SAM", "gd": "gradient descent + weight decay"}
+
+
+def architecture(key: str, s: Settings) -> TwoLayer:
+    """Return the network of a row."""
+    init = Init(gamma_scale=s.gamma_scale)
+    norms: dict[str, Any] = {"sim_bn": "batch", "sim_ln": "layer"}
+    return TwoLayer(
+        width=s.width,
+        bias=key != "no_bias",
+        norm=norms.get(key),
+        ln_epsilon=s.ln_epsilon,
+        init=init,
+    )
+
+
+def schedule(key: str, algorithm: str, s: Settings) -> tuple[Phase, ...]:
+    """Return the rows of the paper's Table 2 for one line and algorithm."""
+
+    def sam(lr: float, rho: float, epochs: int, limit: float | None = None) -> Phase:
+        return Phase(
+            "sam", lr=lr, rho=rho, batch_size=1, epochs=epochs, max_first_layer_norm=limit
+        )
+
+    if algorithm == "gd":  # Figures 1a and 4a
+        return (Phase("sgd", lr=0.01, weight_decay=0.05, epochs=s.gd_epochs),)
+    match key:
+        case "no_bias":  # Figure 1b
+            return (sam(0.01, 0.05, s.no_bias_epochs),)
+        case "bias":  # Figure 4b
+            return (sam(0.01, 0.05, s.bias_epochs), sam(0.01, 0.1, s.bias_epochs_second))
+        case "sim_bn":  # Figure 2a
+            first, second = s.batch_norm_epochs, s.batch_norm_epochs_second
+            return (sam(0.005, 0.1, first), *([sam(0.003, 1.0, second)] if second else []))
+        case _:  # Figure 6b
+            return tuple(sam(0.01, rho, s.layer_norm_epochs, 10.0) for rho in (0.1, 0.5, 1.0))
+
+
+def data_of(seed: int, s: Settings) -> Dataset:
+    """Return the training and test set of a seed."""
+    return xor(d=s.d, n=s.n, seed=seed, n_test=s.n_test)
+
+
+def run_name(key: str, algorithm: str, seed: int) -> str:
+    """Return a run's name."""
+    return f"{key}-{algorithm}-seed{seed}"
+
+
+def plan(s: Settings) -> list[Planned]:
+    """Return all runs; Sim-BN's 1-SAM, by far the dearest, comes first."""
+    order = sorted(
+        ((row.key, algorithm) for row in ROWS for algorithm in ALGORITHMS),
+        key=lambda pair: ("sim_bn-sam", "bias-sam").index("-".join(pair))
+        if "-".join(pair) in ("sim_bn-sam", "bias-sam")
+        else 2,
+    )
+    return [
+        Planned(
+            run_name(key, algorithm, seed),
+            RunConfig(
+                arch=architecture(key, s),
+                data=data_of(seed, s).spec,
+                schedule=schedule(key, algorithm, s),
+                seed=seed,
+                dtype=s.dtype,
+            ),
+        )
+        for key, algorithm in order
+        for seed in range(s.seeds)
+    ]
+
+
+def reference(key: str, s: Settings) -> float:
+    """Return the trace a row is compared with, the mean over the seeds' data sets."""
+
+    def one(data: Dataset) -> float:
+        if key == "sim_bn":
+            return batch_norm_xor(data)
+        if key == "sim_ln":
+            return layer_norm_floor(data, s.ln_epsilon)
+        return bias_floor(data) if key == "bias" else no_bias_floor(data)
+
+    return float(np.mean([one(data_of(seed, s)) for seed in range(s.seeds)]))
+
+
+def analyse(s: Settings, preset: str, runs: Mapping[str, Run]) -> Findings:
+    """Turn runs into the table, its pictures and the verdicts."""
+    decisive = preset != "quick" and s.width >= 500 and s.d >= 30
+    found = {(row.key, a): _of(runs, row.key, a, s) for row in ROWS for a in ALGORITHMS}
+    floors = {row.key: reference(row.key, s) for row in ROWS}
+    table = [
+        {
+            "architecture": row.title,
+            "algorithm": ALGORITHMS[a],
+            "train_loss": _mean(found[row.key, a], "train_loss"),
+            "trace": _mean(found[row.key, a], "trace"),
+            "trace_ggn": _mean(found[row.key, a], "trace_ggn"),
+            "reference": floors[row.key],
+            "reference_is": row.reference,
+            **_error(found[row.key, a]),
+            "seeds": len(found[row.key, a]),
+        }
+        for row in ROWS
+        for a in ALGORITHMS
+    ]
+    verdicts = [_generalises(row, found[row.key, "sam"], decisive) for row in ROWS]
+    verdicts += [
+        _reaches_bound(row, found[row.key, "sam"], floors[row.key], decisive)
+        for row in ROWS
+        if row.key in ("bias", "sim_ln")
+    ]
+    verdicts.append(_flatter(found["bias", "sam"], found["bias", "gd"], decisive))
+    plots = (_overview(found, floors, verdicts), *(_picture(row, found, floors) for row in ROWS))
+    notes = tuple(
+        f"{name} diverged in epoch {run.diverged_at}; it stands with its last finite state"
+        for name, run in runs.items()
+        if run.status == "diverged"
+    )
+    return Findings(tuple(verdicts), {"table1": table}, plots, notes)
+
+
+def _of(runs: Mapping[str, Run], key: str, algorithm: str, s: Settings) -> list[Run]:
+    names = (run_name(key, algorithm, seed) for seed in range(s.seeds))
+    return [runs[name] for name in names if name in runs]
+
+
+def _mean(runs: list[Run], column: str) -> float | None:
+    return float(np.mean([run.final[column] for run in runs])) if runs else None
+
+
+def _error(runs: list[Run]) -> dict[str, float | None]:
+    errors = [run.final["test_error"] for run in runs]
+    interval = Interval.of(errors, 0.0, 1.0)
+    return {
+        "test_error": _mean(runs, "test_error"),
+        "test_error_low": interval.low if interval else None,
+        "test_error_high": interval.high if interval else None,
+    }
+
+
+def _verdict(
+    claim: str,
+    statement: str,
+    paper: str,
+    values: list[float],
+    bounds: tuple[float, float],
+    decisive: bool,
+    rule: Any,
+) -> Verdict:
+    """Apply `rule(interval) -> (holds, reason)`, unless there is too little to decide."""
+    interval = Interval.of(values, *bounds)
+    measured = float(np.mean(values)) if values else None
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    if interval is None:
+        holds, reason = None, f"needs two seeds or more, has {len(values)}"
+    elif not decisive:
+        holds, reason = None, "these sizes are too small to decide the claim"
+    else:
+        holds, reason = rule(interval)
+    return Verdict(claim, statement, paper, measured, low, high, holds, reason)
+
+
+def _generalises(row: Row, runs: list[Run], decisive: bool) -> Verdict:
+    def rule(error: Interval) -> tuple[bool | None, str]:
+        if error.low <= THRESHOLD <= error.high:
+            return None, f"the interval of the test error contains {THRESHOLD:g}"
+        generalises = error.high < THRESHOLD
+        word = "below" if generalises else "above"
+        return generalises == row.paper, f"the test error's interval lies {word} {THRESHOLD:g}"
+
+    return _verdict(
+        f"wen2023.table1.{row.key}",
+        f"1-SAM on the two-layer network {row.title} "
+        f"{'generalises' if row.paper else 'does not generalise'} (test error)",
+        "✓" if row.paper else "✗",
+        [run.final["test_error"] for run in runs],
+        (0.0, 1.0),
+        decisive,
+        rule,
+    )
+
+
+def _reaches_bound(row: Row, runs: list[Run], floor: float, decisive: bool) -> Verdict:
+    def rule(ratio: Interval) -> tuple[bool | None, str]:
+        near = abs(ratio.mean - 1) < NEAR
+        return near, f"the mean ratio is {'within' if near else 'more than'} {NEAR:.0%} of 1"
+
+    return _verdict(
+        f"wen2023.sec6.reaches_bound.{row.key}",
+        f"1-SAM {row.title} approximately reaches the lower bound of the trace "
+        "(Gauss–Newton trace / bound)",
+        "1",
+        [run.final["trace_ggn"] / floor for run in runs],
+        (0.0, np.inf),
+        decisive,
+        rule,
+    )
+
+
+def _flatter(sam: list[Run], gd: list[Run], decisive: bool) -> Verdict:
+    def rule(ratio: Interval) -> tuple[bool | None, str]:
+        return ratio.high < 1, "the ratio's interval lies below 1" if ratio.high < 1 else "it does not"
+
+    pairs = zip(sam, gd, strict=False)
+    return _verdict(
+        "wen2023.fig4.flatter",
+        "with bias, the minimum 1-SAM reaches is flatter than that of gradient descent with weight "
+        "decay (trace ratio)",
+        "< 1",
+        [one.final["trace"] / two.final["trace"] for one, two in pairs],
+        (0.0, np.inf),
+        decisive,
+        rule,
+    )
+
+
+def _series(found: Mapping[tuple[str, str], list[Run]], key: str, column: str) -> tuple[Series, ...]:
+    made = []
+    for algorithm, label in ALGORITHMS.items():
+        runs = found[key, algorithm]
+        if not runs:
+            continue
+        # A diverged run has fewer rows: curves are drawn over what all seeds share.
+        rows = min(len(run.columns["epoch"]) for run in runs)
+        y = np.stack([run.columns[column][:rows] for run in runs])
+        made.append(Series(label, algorithm, runs[0].columns["epoch"][:rows].astype(float), y))
+    return tuple(made)
+
+
+def _panels(
+    row: Row, found: Mapping[tuple[str, str], list[Run]], floor: float
+) -> dict[str, Panel]:
+    line = Line(f"{row.reference}: {floor:.2f}", floor)
+    return {
+        "loss": Panel(
+            "training loss", "training loss", _series(found, row.key, "train_loss"), yscale="log"
+        ),
+        "error": Panel(
+            "test error",
+            "test error",
+            _series(found, row.key, "test_error"),
+            (Line("chance", 0.5),),
+            ylim=(-0.02, 0.6),
+        ),
+        "trace": Panel(
+            "sharpness",
+            "Gauss–Newton trace",
+            _series(found, row.key, "trace_ggn"),
+            (line,),
+            yscale="log",
+        ),
+    }
+
+
+def _picture(
+    row: Row, found: Mapping[tuple[str, str], list[Run]], floors: Mapping[str, float]
+) -> Plot:
+    panels = _panels(row, found, floors[row.key])
+    return Plot(
+        f"table1-{row.key}",
+        f"Two-layer ReLU network {row.title}",
+        ((panels["loss"], panels["error"], panels["trace"]),),
+        caption="Lines: mean over seeds. Bands: smallest to largest.",
+    )
+
+
+def _overview(
+    found: Mapping[tuple[str, str], list[Run]],
+    floors: Mapping[str, float],
+    verdicts: list[Verdict],
+) -> Plot:
+    top, bottom = [], []
+    for row, verdict in zip(ROWS, verdicts, strict=False):
+        panels = _panels(row, found, floors[row.key])
+        title = f"{row.title}\npaper {'✓' if row.paper else '✗'} · {verdict.word} here"
+        top.append(dataclasses.replace(panels["error"], title=title))
+        bottom.append(dataclasses.replace(panels["trace"], title=""))
+    return Plot(
+        "table1-overview",
+        "Does sharpness minimisation generalise? It depends on the architecture",
+        (tuple(top), tuple(bottom)),
+        caption="✓ the paper says that 1-SAM generalises, ✗ that it does not. "
+        "Lines: mean over seeds. Bands: smallest to largest.",
+    )
+
+
+EXPERIMENT = Experiment(
+    id="wen2023/table1",
+    source="Wen, Li & Ma 2023",
+    figure="Table 1",
+    claim="1-SAM generalises without bias, with simplified BatchNorm and with simplified "
+    "LayerNorm, and does not generalise with bias",
+    presets=PRESETS,
+    plan=plan,
+    analyse=analyse,
+    module=__name__,
+)

@@ -1,0 +1,125 @@
+"""Pictures from findings, good enough for a talk."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator, SymmetricalLogLocator
+
+from ..experiments.contract import Panel, Plot, Series
+from ..store import ensure_directory, write_atomically
+
+# Two hues that stay apart in grey and for colour-blind readers (Okabe & Ito).
+COLOURS = {"sam": "#0072B2", "gd": "#D55E00"}
+FALLBACK = ("#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+INK, FAINT = "#222222", "#8a8a8a"
+
+STYLE = {
+    "font.size": 10.5,
+    "axes.titlesize": 11.5,
+    "axes.labelsize": 10.5,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "legend.frameon": False,
+    "figure.facecolor": "white",
+}
+
+
+def save(plots: tuple[Plot, ...], folder: Path) -> list[Path]:
+    """Draw every plot to a PNG in the folder; return the paths."""
+    ensure_directory(folder)
+    paths = []
+    for plot in plots:
+        paths.append(folder / f"{plot.name}.png")
+        write_atomically(paths[-1], draw(plot))
+    return paths
+
+
+def draw(plot: Plot) -> bytes:
+    """Return the PNG of one plot."""
+    rows, columns = len(plot.panels), max(len(row) for row in plot.panels)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(3.7 * columns + 0.4, 2.9 * rows + 1.3), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False, sharex="col")
+        for i, row in enumerate(plot.panels):
+            for j, panel in enumerate(row):
+                _panel(axes[i, j], panel, plot)
+                if i == rows - 1:
+                    axes[i, j].set_xlabel(plot.xlabel)
+                if j > 0 and panel.ylabel == row[0].ylabel:
+                    axes[i, j].set_ylabel("")
+        handles, labels = _legend(axes)
+        figure.legend(handles, labels, loc="outside upper right", ncols=len(labels))
+        figure.suptitle(plot.title, x=0.01, ha="left", fontsize=14, fontweight="bold", color=INK)
+        if plot.caption:
+            figure.supxlabel(plot.caption, fontsize=9, color=FAINT, x=0.01, ha="left")
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def _panel(ax: Axes, panel: Panel, plot: Plot) -> None:
+    if not panel.series:
+        ax.text(0.5, 0.5, "no finished run", ha="center", color=FAINT, transform=ax.transAxes)
+    for k, series in enumerate(panel.series):
+        _curves(ax, series, k)
+    for line in panel.lines:
+        ax.axhline(line.value, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        ax.annotate(
+            line.label,
+            (0.985, line.value),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="right",
+            fontsize=8.5,
+            color=INK,
+        )
+    ax.set_title(panel.title, loc="left", color=INK)
+    ax.set_ylabel(panel.ylabel)
+    ax.set_yscale(panel.yscale)
+    if panel.ylim:
+        ax.set_ylim(*panel.ylim)
+    if panel.yscale == "log":
+        ax.yaxis.set_minor_locator(NullLocator())
+    ax.grid(axis="y", color="#eeeeee", linewidth=0.8, zorder=0)
+    if plot.xscale == "symlog":  # logarithmic from epoch 1, with room for epoch 0
+        ax.set_xscale("symlog", linthresh=1, linscale=0.4)
+        ax.xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=1))
+        ax.xaxis.set_major_formatter(FuncFormatter(_epoch))
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.set_xlim(left=0)
+
+
+def _curves(ax: Axes, series: Series, k: int) -> None:
+    colour = COLOURS.get(series.role, FALLBACK[k % len(FALLBACK)])
+    ax.plot(series.x, series.y.mean(0), color=colour, linewidth=2, label=series.label, zorder=3)
+    if len(series.y) > 1:
+        low, high = series.y.min(0), series.y.max(0)
+        ax.fill_between(series.x, low, high, color=colour, alpha=0.18, linewidth=0, zorder=2)
+
+
+def _legend(axes: np.ndarray) -> tuple[list[object], list[str]]:
+    found: dict[str, object] = {}
+    for ax in axes.flat:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    return list(found.values()), list(found)
+
+
+def _epoch(value: float, _: object) -> str:
+    """Write 100000 as 10⁵ and small epochs in full."""
+    if value < 1000:
+        return f"{value:g}"
+    return f"$10^{{{round(np.log10(value))}}}$"

@@ -9,15 +9,18 @@ import dataclasses
 import json
 import sys
 import time
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer.exceptions import TyperException
 
 from .errors import FlatlabError, UserError
+
+if TYPE_CHECKING:
+    from .experiments.running import Report
+    from .run import Run
 
 DONE, CLAIM_FAILED, USER_MISTAKE, DIVERGED, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -104,9 +107,7 @@ def run(
     ] = None,
     out: Out = Path("results"),
     fresh: Fresh = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")
-    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")] = False,
     as_json: Json = False,
 ) -> int:
     """Run an experiment: train what is not yet done, judge its claims, draw its pictures."""
@@ -161,7 +162,7 @@ def run(
     return _exit_code(result, strict)
 
 
-def _exit_code(result: Any, strict: bool) -> int:
+def _exit_code(result: Report, strict: bool) -> int:
     failed = [outcome for outcome in result.outcomes if outcome.status == "failed"]
     if failed:
         return max(outcome.exit_code for outcome in failed)
@@ -223,13 +224,20 @@ def show(
     return DONE
 
 
-def _show_run(made: Any, as_json: bool) -> None:
+def _show_run(made: Run, as_json: bool) -> None:
     from .console import out, print_table
     from .listing import describe_run, some_rows
 
     if as_json:
         history = {name: column.tolist() for name, column in made.columns.items()}
-        _emit({**made.result(), "path": made.path, "config": made.config.to_dict(), "history": history})
+        _emit(
+            {
+                **made.result(),
+                "path": made.path,
+                "config": made.config.to_dict(),
+                "history": history,
+            }
+        )
         return
     print_table(some_rows(made.columns, 16), "history")
     for line in describe_run(made):

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
@@ -66,9 +67,7 @@ class JobProgress:
             first = self.first.setdefault(name, done)
             spent = time.monotonic() - self.started[name]
             left = spent / (done - first) * (1 - done) if done > first else None
-            self.progress.update(
-                self.tasks[name], completed=done, left=_left(left), now=_now(info)
-            )
+            self.progress.update(self.tasks[name], completed=done, left=_left(left), now=_now(info))
         else:
             self.finished += 1
             self.progress.remove_task(self.tasks.pop(name))
@@ -93,26 +92,35 @@ def _now(info: Mapping[str, Any]) -> str:
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
-    """Print rows of plain values."""
+    """Print rows of plain values; x, x_low and x_high become one column "x [low, high]"."""
     if not rows:
         out.print(f"{title or 'table'}: (empty)")
         return
+    rows = [_with_intervals(row) for row in rows]
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     for name, value in rows[0].items():
-        table.add_column(name.replace("_", " "), justify="left" if isinstance(value, str) else "right")
+        justify: Any = "left" if isinstance(value, str) else "right"
+        table.add_column(name.replace("_", " "), justify=justify, overflow="fold")
     for row in rows:
-        table.add_row(*(number(value) for value in row.values()))
+        table.add_row(*(escape(number(value)) for value in row.values()))
     out.print(table)
+
+
+def _with_intervals(row: Mapping[str, Any]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for name, value in row.items():
+        if f"{name}_low" in row:
+            ends = number(row[f"{name}_low"]), number(row[f"{name}_high"])
+            merged[name] = f"{number(value)} [{', '.join(ends)}]"
+        elif not name.endswith(("_low", "_high")):
+            merged[name] = value
+    return merged
 
 
 def print_verdicts(verdicts: Sequence[Verdict]) -> None:
-    """Print verdicts, one a line, with the number behind each."""
-    table = Table(title="Verdicts", title_justify="left", title_style="bold", header_style="bold")
-    for name in ("claim", "statement", "paper", "measured", "95 % interval", "verdict", "because"):
-        table.add_column(name, overflow="fold")
+    """Print each claim with its verdict and the number behind it."""
     for v in verdicts:
-        interval = "–" if v.low is None else f"[{number(v.low)}, {number(v.high)}]"
-        row = (v.claim, v.statement, str(v.paper), number(v.measured), interval)
-        table.add_row(*(text.replace("[", "\\[") for text in row), MARKS[v.holds], v.reason)
-    out.print(table)
-
+        interval = "" if v.low is None else f" [{number(v.low)}, {number(v.high)}]"
+        measured = escape(f"measured {number(v.measured)}{interval}, paper {v.paper}")
+        out.print(f"{MARKS[v.holds]}  [bold]{v.claim}[/]  {measured}", highlight=False)
+        out.print(f"    {escape(v.statement)}: {escape(v.reason)}", highlight=False)

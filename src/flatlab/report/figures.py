@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator, SymmetricalLogLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, SymmetricalLogLocator
 
 from ..experiments.contract import Panel, Plot, Series
 from ..store import ensure_directory, write_atomically
@@ -19,7 +21,7 @@ COLOURS = {"sam": "#0072B2", "gd": "#D55E00"}
 FALLBACK = ("#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 INK, FAINT = "#222222", "#8a8a8a"
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 10.5,
     "axes.titlesize": 11.5,
     "axes.labelsize": 10.5,
@@ -78,11 +80,11 @@ def _panel(ax: Axes, panel: Panel, plot: Plot) -> None:
         ax.axhline(line.value, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         ax.annotate(
             line.label,
-            (0.985, line.value),
+            (0.015, line.value),
             xycoords=("axes fraction", "data"),
-            xytext=(0, 3),
+            xytext=(0, -3),
             textcoords="offset points",
-            ha="right",
+            va="top",
             fontsize=8.5,
             color=INK,
         )
@@ -92,7 +94,7 @@ def _panel(ax: Axes, panel: Panel, plot: Plot) -> None:
     if panel.ylim:
         ax.set_ylim(*panel.ylim)
     if panel.yscale == "log":
-        ax.yaxis.set_minor_locator(NullLocator())
+        _log_axis(ax, panel)
     ax.grid(axis="y", color="#eeeeee", linewidth=0.8, zorder=0)
     if plot.xscale == "symlog":  # logarithmic from epoch 1, with room for epoch 0
         ax.set_xscale("symlog", linthresh=1, linscale=0.4)
@@ -100,6 +102,19 @@ def _panel(ax: Axes, panel: Panel, plot: Plot) -> None:
         ax.xaxis.set_major_formatter(FuncFormatter(_epoch))
         ax.xaxis.set_minor_locator(NullLocator())
         ax.set_xlim(left=0)
+
+
+def _log_axis(ax: Axes, panel: Panel) -> None:
+    """Label 1, 2 and 5 of each decade where few decades are shown, and leave room for lines."""
+    low, high = ax.get_ylim()
+    for line in panel.lines:
+        low = min(low, line.value * (low / high) ** 0.12)
+    ax.set_ylim(low, high)
+    few = high / low < 300
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
+    if few:
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.yaxis.set_minor_locator(NullLocator())
 
 
 def _curves(ax: Axes, series: Series, k: int) -> None:
@@ -110,8 +125,8 @@ def _curves(ax: Axes, series: Series, k: int) -> None:
         ax.fill_between(series.x, low, high, color=colour, alpha=0.18, linewidth=0, zorder=2)
 
 
-def _legend(axes: np.ndarray) -> tuple[list[object], list[str]]:
-    found: dict[str, object] = {}
+def _legend(axes: np.ndarray) -> tuple[list[Artist], list[str]]:
+    found: dict[str, Artist] = {}
     for ax in axes.flat:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)

@@ -1,0 +1,33 @@
+# A newcomer needs two commands: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+FLATLAB_DATA ?=
+
+.PHONY: demo test setup lint bench clean
+
+demo: setup  ## Decide Table 1 of Wen, Li & Ma and draw its pictures.
+	$(BIN)/flatlab run wen2023/table1 --out results
+
+test: lint  ## Lint, types and all tests.
+	$(BIN)/pytest -q -n auto
+
+setup: $(VENV)/installed  ## Create .venv and install flatlab into it.
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "flatlab needs Python 3.11 or newer, found " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup  ## Measure the engine against its peers, as ratios from one run.
+	$(BIN)/flatlab bench
+
+clean:
+	rm -rf $(VENV) results dist .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,7 +2,6 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-FLATLAB_DATA ?=
 
 .PHONY: demo test setup lint bench clean
 

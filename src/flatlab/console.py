@@ -60,7 +60,9 @@ class JobProgress:
         """Take an event of the executor."""
         if kind == "started":
             self.started[name] = time.monotonic()
-            self.tasks[name] = self.progress.add_task(f"  {name}", total=1, left="", now="starting")
+            self.tasks[name] = self.progress.add_task(
+                f"  {name}", total=1, left="", now="starting (compiles on first use)"
+            )
         elif kind == "progress":
             done = info["epoch"] / info["epochs"]
             # A resumed run starts part of the way: time left is judged by this sitting's share.

@@ -167,6 +167,9 @@ class _Session:
         schedule = self.config.schedule
         starts = np.cumsum([0, *(phase.epochs for phase in schedule)]).tolist()
         logged = self.config.log.epochs(schedule)
+        for phase in schedule:
+            # Compile now, while an interrupt still raises: it may take seconds, on first use.
+            self.trainer.advance(phase, 0, 0, 0)
         with _interrupts() as interrupted:
             self._log(starts[self.phase], 0, logged)
             while self.phase < len(schedule):

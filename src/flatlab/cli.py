@@ -42,8 +42,11 @@ def main() -> NoReturn:
         code = app(standalone_mode=False)
     except FlatlabError as error:
         code = _complain(error, error.exit_code)
-    except TyperException as error:
-        code = _complain(error.format_message(), USER_MISTAKE)
+    except TyperException as error:  # no arguments at all: the help is printed, nothing to add
+        text = error.format_message()
+        code = _complain(text, USER_MISTAKE) if text else USER_MISTAKE
+    except MemoryError as error:
+        code = _complain(f"not enough memory ({error}): choose smaller sizes", USER_MISTAKE)
     except (KeyboardInterrupt, typer.Abort):
         code = _complain("interrupted: run the same command again to continue", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output has gone, as in `flatlab list | head`
@@ -153,10 +156,10 @@ def run(
             console.print_table(rows, name)
         console.print_verdicts(findings.verdicts)
         for note in findings.notes:
-            console.out.print(f"note: {note}")
+            console.print_line(f"note: {note}")
         for figure in figures:
-            console.out.print(f"picture: {figure}", soft_wrap=True)
-        console.out.print(f"{document['seconds']} s, runs in {out / 'runs'}", soft_wrap=True)
+            console.print_line(f"picture: {figure}")
+        console.print_line(f"{document['seconds']} s, runs in {out / 'runs'}")
     if interrupted:
         return _complain("interrupted: run the same command again to continue", INTERRUPTED)
     return _exit_code(result, strict)
@@ -175,7 +178,7 @@ def _exit_code(result: Report, strict: bool) -> int:
 @app.command()
 def train(
     config: Annotated[
-        Path | None, typer.Argument(metavar="[FILE.toml]", help="A run as a TOML file.")
+        Path | None, typer.Argument(metavar="FILE.toml", help="A run as a TOML file.")
     ] = None,
     arch: Annotated[str | None, typer.Option(help="e.g. two_layer:width=500,bias=true")] = None,
     data: Annotated[str | None, typer.Option(help="e.g. xor:d=30,n=100, or a .npz file")] = None,
@@ -225,7 +228,7 @@ def show(
 
 
 def _show_run(made: Run, as_json: bool) -> None:
-    from .console import out, print_table
+    from .console import print_line, print_table
     from .listing import describe_run, some_rows
 
     if as_json:
@@ -241,7 +244,7 @@ def _show_run(made: Run, as_json: bool) -> None:
         return
     print_table(some_rows(made.columns, 16), "history")
     for line in describe_run(made):
-        out.print(line, soft_wrap=True, markup=False, highlight=False)
+        print_line(line)
 
 
 @app.command()

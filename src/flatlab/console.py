@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
@@ -57,7 +60,7 @@ class JobProgress:
         self.progress.__exit__(kind, value, trace)
 
     def update(self, name: str, kind: str, info: Mapping[str, Any]) -> None:
-        """Take an event of the executor."""
+        """Take an event of the executor, or "reused" for a run that was done before."""
         if kind == "started":
             self.started[name] = time.monotonic()
             self.tasks[name] = self.progress.add_task(
@@ -70,9 +73,13 @@ class JobProgress:
             spent = time.monotonic() - self.started[name]
             left = spent / (done - first) * (1 - done) if done > first else None
             self.progress.update(self.tasks[name], completed=done, left=_left(left), now=_now(info))
+        elif kind == "reused":
+            self.total -= 1
+            self.progress.update(self.all, total=self.total, description=f"{self.total} runs")
         else:
             self.finished += 1
-            self.progress.remove_task(self.tasks.pop(name))
+            if name in self.tasks:  # one that could not be started has none
+                self.progress.remove_task(self.tasks.pop(name))
             spent = time.monotonic() - self.begun
             self.progress.update(
                 self.all,
@@ -93,19 +100,55 @@ def _now(info: Mapping[str, Any]) -> str:
     return "  ".join(f"{label} {info[name]:.3g}" for name, label in names.items() if name in info)
 
 
+def print_line(text: str) -> None:
+    """Print text as it is: no markup, no colours, no line breaks of ours within a path."""
+    out.print(text, soft_wrap=True, markup=False, highlight=False)
+
+
 def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
     """Print rows of plain values; x, x_low and x_high become one column "x [low, high]"."""
     if not rows:
         out.print(f"{title or 'table'}: (empty)")
         return
     rows = [_with_intervals(row) for row in rows]
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
-    for name, value in rows[0].items():
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    texts = [[number(value) for value in row.values()] for row in rows]
+    names = [name.replace("_", " ") for name in rows[0]]
+    widths = _widths([[name, *cells] for name, *cells in zip(names, *texts, strict=True)])
+    for name, value, width in zip(names, rows[0].values(), widths, strict=True):
         justify: Any = "left" if isinstance(value, str) else "right"
-        table.add_column(name.replace("_", " "), justify=justify, overflow="fold")
-    for row in rows:
-        table.add_row(*(escape(number(value)) for value in row.values()))
+        table.add_column(name, justify=justify, overflow="fold", width=width)
+    for cells in texts:
+        table.add_row(*map(escape, cells))
     out.print(table)
+
+
+def _widths(columns: Sequence[Sequence[str]]) -> list[int | None]:
+    """Return widths at which the terminal holds every column and no word is broken.
+
+    Each column gets its longest word; what is left goes to those that lack least. None leaves a
+    column to rich, where even the words do not fit.
+    """
+    words = [
+        max((cell_len(word) for cell in column for word in cell.split()), default=0)
+        for column in columns
+    ]
+    whole = [max(cell_len(cell) for cell in column) for column in columns]
+    spare = out.width - sum(words) - 2 * len(columns) - 1  # padding, separators, edges
+    if spare < 0:
+        return [None] * len(columns)
+    widths: list[int | None] = list(words)
+    for k in sorted(range(len(columns)), key=lambda k: whole[k] - words[k]):
+        extra = min(whole[k] - words[k], spare)
+        widths[k], spare = words[k] + extra, spare - extra
+    return widths
 
 
 def _with_intervals(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,4 +168,5 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
         interval = "" if v.low is None else f" [{number(v.low)}, {number(v.high)}]"
         measured = escape(f"measured {number(v.measured)}{interval}, paper {v.paper}")
         out.print(f"{MARKS[v.holds]}  [bold]{v.claim}[/]  {measured}", highlight=False)
-        out.print(f"    {escape(v.statement)}: {escape(v.reason)}", highlight=False)
+        explained = escape(f"{v.statement}: {v.reason}")
+        out.print(Padding(explained, (0, 0, 0, 4)), highlight=False)

@@ -14,7 +14,7 @@ from .config import RunConfig
 from .data import Dataset
 from .data.catalogue import make
 from .errors import UserError
-from .experiments.running import parse_value
+from .experiments.running import check_memory, parse_value
 
 # How the name before the colon is stored in each table.
 _NAME_KEYS = {"arch": "kind", "data": "name", "loss": "name", "schedule": "algorithm"}
@@ -33,10 +33,10 @@ def parse_spec(text: str, name_key: str) -> dict[str, Any]:
         if not equals:
             raise UserError(f"expected key=value in {text!r}, got {part!r}")
         head, dot, tail = key.partition(".")  # init.gamma_scale=1 goes into a nested table
-        if dot:
-            table.setdefault(head, {})[tail] = parse_value(value)
-        else:
-            table[key] = parse_value(value)
+        target, field = (table.setdefault(head, {}), tail) if dot else (table, key)
+        if not isinstance(target, dict) or field in target:
+            raise UserError(f"{head} is given twice in {text!r}: give it once")
+        target[field] = parse_value(value)
     return table
 
 
@@ -62,6 +62,7 @@ def config_from_flags(file: Path | None, flags: Mapping[str, Any]) -> tuple[RunC
             raise UserError(f"a run needs --{flag}, e.g. --{flag} {example}, or a TOML file")
     config = RunConfig.from_dict(fields)
     data = make(config.data)
+    check_memory(config, data.d)
     return RunConfig.from_dict({**config.to_dict(), "data": data.spec}), data
 
 

@@ -14,6 +14,10 @@ from .layout import inputs, pack, unpack
 from .philox import key_words
 from .scalar import ACTIVATIONS, ASCENTS, LOSSES, NORMS
 
+# Inputs are padded with zeros to a multiple of this: BLAS is slow at odd sizes such as 31. The
+# padded weights start at zero, have no gradient, and stay there.
+_MULTIPLE = 8
+
 
 def unsupported(loss: Loss) -> str | None:
     """Say why the engine cannot train with this loss, or None if it can.
@@ -44,24 +48,29 @@ class CompiledTrainer:
         dtype: str,
     ):
         self.arch, self.loss = arch, loss
-        self.X = inputs(arch, data.x_train, dtype)
+        X = inputs(arch, data.x_train, dtype)
+        self.inputs = X.shape[1]
+        self.X = np.pad(X, ((0, 0), (0, -self.inputs % _MULTIPLE)))
         self.y = np.ascontiguousarray(data.y_train, dtype)
         self.keys = np.stack([key_words(key(seed, use)) for use in ("order", "label_noise")])
         self.dtype = np.dtype(dtype)
+        self.block = two_layer_single.block_size(self.inputs)
         self.load(params)
 
     def load(self, params: Params) -> None:
         """Set the weights."""
-        self.weights = pack(self.arch, params, self.dtype)
+        weights = pack(self.arch, params, self.dtype)
+        W = np.pad(weights.W, ((0, -self.inputs % _MULTIPLE), (0, 0)))
+        self.weights = weights._replace(W=W)
 
     def params(self) -> Params:
         """Return a copy of the weights by name."""
-        return unpack(self.arch, self.weights)
+        return unpack(self.arch, self.weights._replace(W=self.weights.W[: self.inputs]))
 
     def units_per_epoch(self, phase: Phase) -> int:
         """Return the number of units in one epoch of a phase."""
         n = len(self.y)
-        size = two_layer_single.BLOCK if self._blocked(phase) else phase.batch_size or n
+        size = self.block if self._blocked(phase) else phase.batch_size or n
         return -(-n // size)
 
     def advance(self, phase: Phase, first: int, last: int, epoch0: int) -> int:
@@ -86,7 +95,8 @@ class CompiledTrainer:
         codes = (ACTIVATIONS[self.arch.activation], NORMS[self.arch.norm], loss, ascent)
         if self._blocked(phase):
             train = two_layer_single.kernel(*codes)
-            return int(train(W, a, self.X, self.y, *span, self.keys, np.array(codes), hyper))
+            data = (self.X, self.y, *span, self.block)
+            return int(train(W, a, *data, self.keys, np.array(codes), hyper))
         train = two_layer_batch.train
         return int(train(W, a, gamma, self.X, self.y, *span, batch, self.keys, *codes, hyper))
 

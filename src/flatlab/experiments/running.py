@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError, unknown
+from ..config import RunConfig
+from ..errors import FlatlabError, UserError, unknown
 from ..executor import Job, OnEvent, Outcome, run_jobs
 from ..run import Run, load_run
-from ..store import ensure_directory
+from ..specs import digest
+from ..store import RunStore, ensure_directory
 from . import CATALOGUE
 from .contract import Experiment, Findings
 
@@ -61,9 +65,10 @@ def parse_value(text: str) -> Any:
     [3, 0.5, True, 'batch', 0.001]
     """
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        table = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text
+    return table["value"] if len(table) == 1 else text  # a line break could smuggle in more
 
 
 def run_experiment(
@@ -76,9 +81,14 @@ def run_experiment(
     fresh: bool = False,
     on_event: OnEvent | None = None,
 ) -> Report:
-    """Run what is not yet done, and analyse everything."""
-    ensure_directory(out)
+    """Run what is not yet done, and analyse everything.
+
+    `on_event` hears of the executor's events, and of "reused" for each run that was done before.
+    """
     planned = experiment.plan(settings)
+    for p in planned:
+        check_memory(p.config)
+    ensure_directory(out)
     paths = {p.name: out / "runs" / f"{p.name}-{p.config.digest()}" for p in planned}
     jobs = [
         Job(
@@ -88,18 +98,53 @@ def run_experiment(
         )
         for p in planned
     ]
-    outcomes = run_jobs(jobs, workers, on_event)
+    reused = {} if fresh else {p.name: _finished(paths[p.name], p.config) for p in planned}
+    done = {name: run for name, run in reused.items() if run is not None}
+    for job in jobs:
+        if job.name in done and on_event:
+            on_event(job, "reused", {})
+    ran = run_jobs([job for job in jobs if job.name not in done], workers, on_event)
+    made = {outcome.job.name: outcome for outcome in ran}
+    outcomes = tuple(made.get(job.name) or _reused(job, done[job.name]) for job in jobs)
     runs: Mapping[str, Run] = {
-        outcome.job.name: load_run(paths[outcome.job.name])
-        for outcome in outcomes
-        if outcome.status == "done"
+        name: done.get(name) or load_run(paths[name])
+        for name in (outcome.job.name for outcome in outcomes if outcome.status == "done")
     }
     findings = experiment.analyse(settings, preset, runs)
     return Report(
-        experiment,
-        preset,
-        settings,
-        findings,
-        tuple(paths[name] for name in runs),
-        tuple(outcomes),
+        experiment, preset, settings, findings, tuple(paths[name] for name in runs), outcomes
     )
+
+
+def check_memory(config: RunConfig, d: int | None = None) -> None:
+    """Refuse a network that this machine cannot hold, before anything is written.
+
+    Args:
+        config: What is to be run.
+        d: Input dimension; None takes what the data's spec says.
+    """
+    given: Any = config.data.get("d", 1) if d is None else d
+    width, depth = config.arch.width, getattr(config.arch, "depth", 2)
+    parameters = width * (given + 2) + (depth - 2) * width**2
+    # The draw of the initial weights in float64 and the trainer's own copy of them.
+    needed, there = 16 * parameters, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise UserError(
+            f"a network of {float(parameters):.3g} parameters needs {needed / 2**30:.3g} GiB and "
+            f"this machine has {there / 2**30:.3g}: choose a smaller width or depth"
+        )
+
+
+def _finished(path: Path, config: RunConfig) -> Run | None:
+    """Return the run that is there if it is over; what is damaged is left to its job."""
+    with contextlib.suppress(FlatlabError):
+        store = RunStore.read(path)
+        result = store.load_result() or {}
+        if result.get("status") in ("done", "diverged") and digest(store.config) == config.digest():
+            return load_run(path)
+    return None
+
+
+def _reused(job: Job, run: Run) -> Outcome:
+    result = {**run.result(), "path": str(run.path)}
+    return Outcome(job, "done", result, error=None, exit_code=0, seconds=0.0)

@@ -11,6 +11,10 @@ from .spec import Deep, Params
 class DeepNet(nn.Module):
     """f(x) = W_D relu(W_{D−1} ⋯ relu(W1 x + b1)), a bias in the first layer at most."""
 
+    # Plain attributes: `get_parameter` refuses the tensors that torch.func puts in their place.
+    W1: Tensor
+    b1: Tensor
+
     def __init__(self, arch: Deep, params: Params):
         super().__init__()
         self.arch = arch
@@ -19,8 +23,9 @@ class DeepNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the outputs, of shape (examples,)."""
-        bias = self.get_parameter("b1") if self.arch.bias_first else None
-        u = torch.relu(nn.functional.linear(x, self.get_parameter("W1"), bias))
+        bias = self.b1 if self.arch.bias_first else None
+        u = torch.relu(nn.functional.linear(x, self.W1, bias))
         for layer in range(2, self.arch.depth):
-            u = torch.relu(nn.functional.linear(u, self.get_parameter(f"W{layer}")))
-        return u @ self.get_parameter(f"W{self.arch.depth}")
+            u = torch.relu(nn.functional.linear(u, getattr(self, f"W{layer}")))
+        last: Tensor = getattr(self, f"W{self.arch.depth}")
+        return u @ last

@@ -26,6 +26,11 @@ class TwoLayerNet(nn.Module):
     training inputs as the buffer `x_train`. A neuron that is zero on all of them outputs zero.
     """
 
+    # Plain attributes: `get_parameter` refuses the tensors that torch.func puts in their place.
+    W1: Tensor
+    b1: Tensor
+    W2: Tensor
+    gamma: Tensor
     x_train: Tensor
 
     def __init__(self, arch: TwoLayer, params: Params, x_train: Tensor):
@@ -37,8 +42,8 @@ class TwoLayerNet(nn.Module):
 
     def hidden(self, x: Tensor) -> Tensor:
         """Return σ(W1 x + b1), of shape (examples, width)."""
-        bias = self.get_parameter("b1") if self.arch.bias else None
-        h = nn.functional.linear(x, self.get_parameter("W1"), bias)
+        bias = self.b1 if self.arch.bias else None
+        h = nn.functional.linear(x, self.W1, bias)
         return _ACTIVATIONS[self.arch.activation](h)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -51,5 +56,5 @@ class TwoLayerNet(nn.Module):
             mean_square = (self.hidden(self.x_train) ** 2).mean(0)
             alive = mean_square > 0
             rms = torch.where(alive, mean_square, torch.ones_like(mean_square)).sqrt()
-            u = torch.where(alive, self.get_parameter("gamma") * u / rms, torch.zeros_like(u))
-        return u @ self.get_parameter("W2")
+            u = torch.where(alive, self.gamma * u / rms, torch.zeros_like(u))
+        return u @ self.W2

@@ -320,7 +320,7 @@ def test_kill_9_never_loses_a_confirmed_checkpoint(run):
             assert int(writer.stdout.readline()) >= confirmed
             # A number of saves and then a fraction of one, so that the kill falls anywhere.
             for _ in range(generator.randrange(1, 6)):
-                writer.stdout.readline()
+                confirmed = int(writer.stdout.readline())
             time.sleep(generator.uniform(0, 0.004))
             os.kill(writer.pid, signal.SIGKILL)
             lines = writer.stdout.read().split(b"\n")

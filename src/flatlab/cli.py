@@ -68,6 +68,8 @@ def _emit(document: Any) -> None:
             return {str(name): plain(part) for name, part in value.items()}
         if isinstance(value, list | tuple):
             return [plain(part) for part in value]
+        if hasattr(value, "item"):  # a numpy scalar, whose booleans are no bool
+            value = value.item()
         if isinstance(value, float):
             return value if abs(value) < float("inf") else None
         return value if isinstance(value, str | int | bool | None) else str(value)
@@ -171,7 +173,7 @@ def _exit_code(result: Report, strict: bool) -> int:
         return max(outcome.exit_code for outcome in failed)
     if any(o.result and o.result["status"] == "diverged" for o in result.outcomes):
         return DIVERGED
-    claims_failed = any(verdict.holds is False for verdict in result.findings.verdicts)
+    claims_failed = any(verdict.word == "fails" for verdict in result.findings.verdicts)
     return CLAIM_FAILED if strict and claims_failed else DONE
 
 

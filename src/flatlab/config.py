@@ -32,7 +32,8 @@ class RunConfig:
         if not isinstance(self.arch, tuple(MODELS.values())):
             kinds = " or ".join(kind.__name__ for kind in MODELS.values())
             raise UserError(f"arch must be a {kinds}, got {self.arch!r}")
-        if not self.schedule or not all(isinstance(phase, Phase) for phase in self.schedule):
+        phases = self.schedule if isinstance(self.schedule, tuple) else ()
+        if not phases or not all(isinstance(phase, Phase) for phase in phases):
             raise UserError(f"schedule must be a non-empty list of Phase, got {self.schedule!r}")
         if self.dtype not in _DTYPES:
             raise UserError(f"dtype must be {' or '.join(_DTYPES)}, got {self.dtype!r}")
@@ -87,7 +88,7 @@ def _architecture(fields: Any) -> Architecture:
         raise UserError(f"arch must be a table with a kind, got {fields!r}")
     rest = dict(fields)
     kind = rest.pop("kind", "two_layer")
-    if kind not in MODELS:
+    if not isinstance(kind, str) or kind not in MODELS:
         raise unknown("architecture", str(kind), MODELS)
     return from_dict(MODELS[kind], rest)
 

@@ -45,7 +45,9 @@ class JobProgress:
         self.first: dict[str, float] = {}
         self.tasks: dict[str, TaskID] = {}
         self.total, self.finished, self.begun = total, 0, time.monotonic()
-        self.all = self.progress.add_task(f"{total} runs", total=total, left="", now="")
+        self.all = self.progress.add_task(
+            f"{total} runs", total=total, left="", now="", visible=total > 1
+        )
 
     def __enter__(self) -> JobProgress:
         self.progress.__enter__()
@@ -133,22 +135,21 @@ def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> 
 def _widths(columns: Sequence[Sequence[str]]) -> list[int | None]:
     """Return widths at which the terminal holds every column and no word is broken.
 
-    Each column gets its longest word; what is left goes to those that lack least. None leaves a
-    column to rich, where even the words do not fit.
+    Each column gets its longest word; what is left goes to those that need most lines. None leaves
+    a column to rich, where even the words do not fit.
     """
     words = [
-        max((cell_len(word) for cell in column for word in cell.split()), default=0)
+        max((cell_len(word) for cell in column for word in cell.split()), default=1)
         for column in columns
     ]
     whole = [max(cell_len(cell) for cell in column) for column in columns]
     spare = out.width - sum(words) - 2 * len(columns) - 1  # padding, separators, edges
     if spare < 0:
         return [None] * len(columns)
-    widths: list[int | None] = list(words)
-    for k in sorted(range(len(columns)), key=lambda k: whole[k] - words[k]):
-        extra = min(whole[k] - words[k], spare)
-        widths[k], spare = words[k] + extra, spare - extra
-    return widths
+    for _ in range(min(spare, sum(whole) - sum(words))):
+        longest = max(range(len(columns)), key=lambda k: whole[k] / words[k])
+        words[longest] += 1
+    return list(words)
 
 
 def _with_intervals(row: Mapping[str, Any]) -> dict[str, Any]:

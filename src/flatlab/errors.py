@@ -43,7 +43,7 @@ def nearest(given: str, allowed: Iterable[str]) -> str:
 def unknown(kind: str, given: str, allowed: Iterable[str]) -> UserError:
     """Build the error for a name that does not exist.
 
-    >>> str(unknown("experiment", "wen2023/tabel1", ["wen2023/table1"]))
-    "unknown experiment 'wen2023/tabel1': did you mean 'wen2023/table1'? Allowed: wen2023/table1"
+    >>> str(unknown("loss", "msee", ["mse", "logistic"]))
+    "unknown loss 'msee': did you mean 'mse'? Allowed: logistic, mse"
     """
     return UserError(f"unknown {kind} {given!r}: {nearest(given, allowed)}")

@@ -13,24 +13,22 @@ terminal and from here, so a handler that a job installs must take the second on
 from __future__ import annotations
 
 import contextlib
-import importlib
 import importlib.util
 import json
 import multiprocessing
 import os
-import select
 import signal
 import sys
 import threading
 import time
-import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection, resource_tracker
-from typing import Any, Literal
+from typing import Any
 
-from .errors import FlatlabError, UserError
+from .errors import UserError
+from .worker import Status, attempt, child_main, encode_progress, message_of
 
 PRELOAD = ("flatlab.engine",)
 ONE_THREAD = {
@@ -40,9 +38,6 @@ ONE_THREAD = {
     "NUMBA_NUM_THREADS": "1",
 }
 INTERRUPT_GRACE = 10.0
-
-Status = Literal["done", "failed", "interrupted"]
-Report = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -92,7 +87,7 @@ def run_jobs(
             pool.run_here()
     else:
         pool.run_processes()
-    stopped = _message("interrupted", error="interrupted before it started", exit_code=130)
+    stopped = message_of("interrupted", error="interrupted before it started", exit_code=130)
     return [pool.outcomes.get(i) or _outcome(job, stopped, 0.0) for i, job in enumerate(jobs)]
 
 
@@ -129,11 +124,11 @@ class _Pool:
             self.tell(job, "started", {"pid": os.getpid()})
 
             def report(info: dict[str, Any], job: Job = job) -> None:
-                plain = _encode_progress(info)
+                plain = encode_progress(info)
                 if plain is not None:  # an interrupt in the callback is one of the job
                     self.on_event(job, "progress", json.loads(plain)["info"])
 
-            message = _attempt(job.target, self.payloads[index], report)
+            message = attempt(job.target, self.payloads[index], report)
             self.finish(index, message, time.monotonic() - started)
             if self.interrupts or message["status"] == "interrupted":
                 return
@@ -187,7 +182,7 @@ class _Pool:
         try:
             process, events = _start_process(job.target, self.payloads[index])
         except (OSError, EOFError) as error:
-            message = _message("failed", error=f"cannot start a process: {error}", exit_code=1)
+            message = message_of("failed", error=f"cannot start a process: {error}", exit_code=1)
             self.finish(index, message, 0.0)
             return
         self.children.append(_Child(index, process, events, started))
@@ -227,13 +222,13 @@ class _Pool:
         child.events.close()
         message = child.message
         if message is None and self.interrupts:
-            message = _message(
+            message = message_of(
                 "interrupted", error="interrupted before it could save", exit_code=130
             )
         elif message is None:
             how = f"signal {_signal_name(-code)}" if code < 0 else f"exit code {code}"
             name = self.jobs[child.index].name
-            message = _message("failed", error=f"job {name} died ({how})", exit_code=1)
+            message = message_of("failed", error=f"job {name} died ({how})", exit_code=1)
         self.finish(child.index, message, time.monotonic() - child.started)
 
     def finish(self, index: int, message: dict[str, Any], seconds: float) -> None:
@@ -256,23 +251,6 @@ def _outcome(job: Job, message: dict[str, Any], seconds: float) -> Outcome:
     return Outcome(job=job, seconds=seconds, **fields)
 
 
-def _message(
-    status: Status,
-    result: dict[str, Any] | None = None,
-    error: str | None = None,
-    exit_code: int = 0,
-    trace: str | None = None,
-) -> dict[str, Any]:
-    return {
-        "kind": "outcome",
-        "status": status,
-        "result": result,
-        "error": error,
-        "exit_code": exit_code,
-        "traceback": trace,
-    }
-
-
 def _ignore_event(job: Job, kind: str, info: dict[str, Any]) -> None:
     """The callback of those who want none."""
 
@@ -282,13 +260,6 @@ def _encode_payload(job: Job) -> str:
         return json.dumps(job.payload)
     except (TypeError, ValueError) as error:
         raise UserError(f"the payload of job {job.name} must be plain data: {error}") from None
-
-
-def _encode_progress(info: dict[str, Any]) -> bytes | None:
-    try:
-        return json.dumps({"kind": "progress", "info": info}, default=str).encode()
-    except (TypeError, ValueError):
-        return None
 
 
 def _signal(child: _Child, number: int) -> None:
@@ -323,7 +294,7 @@ def _launch(context: Any, target: str, payload: str) -> tuple[Any, connection.Co
     receiver, sender = context.Pipe(duplex=False)
     with sender, _inheritance():
         arguments = (target, payload, dict(os.environ), sender)
-        process = context.Process(target=_child_main, args=arguments)
+        process = context.Process(target=child_main, args=arguments)
         try:
             process.start()
         except BaseException:
@@ -353,96 +324,3 @@ def _inheritance() -> Iterator[None]:
             else:
                 os.environ[name] = value
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def _child_main(
-    target: str, payload: str, environment: dict[str, str], events: connection.Connection
-) -> None:
-    threading.Thread(target=_follow_parent, daemon=True).start()
-    os.environ.clear()  # the fork server may be older than the parent's last change
-    os.environ.update(environment)
-    sending = threading.Lock()
-
-    def report(info: dict[str, Any]) -> None:
-        data = _encode_progress(info)
-        if data is not None:
-            with _interrupts_held(), sending, contextlib.suppress(OSError):
-                if _has_room(events):
-                    events.send_bytes(data)
-
-    signal.signal(signal.SIGINT, _interrupt_once)
-    message = _message("interrupted", error="interrupted", exit_code=130)
-    with contextlib.suppress(KeyboardInterrupt):
-        message = _attempt(target, payload, report, _let_interrupts_in)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with sending, contextlib.suppress(OSError):
-        events.send_bytes(json.dumps(message).encode())
-
-
-def _follow_parent() -> None:
-    """End with the parent; its sentinel is a pipe whose other end only the parent holds."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
-
-
-def _let_interrupts_in() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-
-
-def _interrupt_once(*_: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Hold SIGINT back, so that no message is cut in two."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    held = []
-    before = signal.signal(signal.SIGINT, lambda *_: held.append(True))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if held:
-            signal.raise_signal(signal.SIGINT)
-
-
-def _has_room(events: connection.Connection) -> bool:
-    """Tell whether a short message can be sent now; progress is dropped rather than waited for."""
-    poll = select.poll()
-    poll.register(events.fileno(), select.POLLOUT)
-    return bool(poll.poll(0))
-
-
-def _attempt(
-    target: str, payload: str, report: Report, ready: Callable[[], None] | None = None
-) -> dict[str, Any]:
-    """Call the function; whatever happens becomes a message.
-
-    `ready` is called when the imports are done: a KeyboardInterrupt amid an import can get lost.
-    """
-    try:
-        module, _, name = target.partition(":")
-        if not module or not name:
-            raise UserError(f"a target must be 'package.module:function', got {target!r}")
-        function = getattr(importlib.import_module(module), name)
-        if ready:
-            ready()
-        result = json.loads(json.dumps(function(json.loads(payload), report)))
-        if not isinstance(result, dict):
-            raise TypeError(f"{target} must return a dict, got {type(result).__name__}")
-    except KeyboardInterrupt:
-        return _message("interrupted", error="interrupted", exit_code=130)
-    except FlatlabError as error:
-        return _message("failed", error=str(error), exit_code=error.exit_code)
-    except (Exception, SystemExit) as error:
-        text = f"{type(error).__name__}: {error}"
-        return _message("failed", error=text, exit_code=1, trace=traceback.format_exc())
-    if result.get("status") == "interrupted":
-        return _message("interrupted", result, error="interrupted", exit_code=130)
-    return _message("done", result)

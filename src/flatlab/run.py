@@ -15,7 +15,7 @@ from .data import Dataset
 from .data.catalogue import make
 from .errors import StoreError, UserError
 from .models import Params, build
-from .store import RunStore
+from .store import Checkpoint, RunStore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,7 +94,7 @@ def load_run(path: str | Path) -> Run:
     if checkpoint is None:
         raise UserError(f"{path} has no checkpoint yet: the run has not got far enough to show")
     notes = checkpoint.warnings + tuple(result["notes"] if result else ())
-    columns, params = split(checkpoint.tensors)
+    columns, params = split(checkpoint)
     if result and result["status"] == "done" and int(columns["epoch"][-1]) != config.epochs:
         raise StoreError(
             f"{path}: the result says done but the newest readable checkpoint stops at epoch "
@@ -112,12 +112,12 @@ def load_run(path: str | Path) -> Run:
     )
 
 
-def split(tensors: Columns) -> tuple[Columns, Params]:
-    """Split a checkpoint's tensors into history columns and parameters."""
+def split(checkpoint: Checkpoint) -> tuple[Columns, Params]:
+    """Split a checkpoint's tensors into history columns and parameters, in their order."""
     parts: dict[str, Columns] = {"history": {}, "params": {}}
-    for name, value in tensors.items():
+    for name in checkpoint.meta.get("order", checkpoint.tensors):  # the file has its own order
         part, _, rest = name.partition("/")
-        parts[part][rest] = value
+        parts[part][rest] = checkpoint.tensors[name]
     return parts["history"], parts["params"]
 
 

@@ -73,9 +73,14 @@ def digest(fields: Mapping[str, Any]) -> str:
 
 
 def _one_line(cls: Any, error: ValidationError) -> str:
-    first = error.errors()[0]
+    errors = error.errors()
+    # A misspelt field is also a missing one: the misspelling is the better news.
+    misspelt = (e for e in errors if e["type"] == "unexpected_keyword_argument")
+    first = next(misspelt, errors[0])
     allowed = [field.name for field in dataclasses.fields(cls)]
     where = first["loc"][0] if first["loc"] else cls.__name__
+    if where == len(allowed):  # pydantic counts positional arguments from 0
+        return f"{cls.__name__} takes {len(allowed)} fields: {', '.join(allowed)}"
     name = allowed[where] if isinstance(where, int) else where  # a positional argument
     given, context = first.get("input"), first.get("ctx", {})
     match first["type"]:
@@ -93,7 +98,7 @@ def _one_line(cls: Any, error: ValidationError) -> str:
             return f"{name} must be {context['expected']}, got {given!r}"
         case "value_error":
             return str(context["error"])
-        case "dataclass_type":
+        case "dataclass_type" | "dataclass_exact_type":
             return f"{name} must be a table of fields ({context['class_name']}), got {given!r}"
         case _:
             return f"{name}: {first['msg'].lower()}, got {given!r}"

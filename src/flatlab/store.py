@@ -9,29 +9,26 @@ A run is a directory:
     result.json                       what came out
     lock                              held by the process that works here
 
-Every file is written under a temporary name, synced and renamed, so a reader sees the old file or
-the new one and never half of one, whether the process is killed or the power fails. Durability
-has a price: each write waits twice for the disk (an fsync of the file, one of the directory), so
-save every few seconds of work and not every step.
+Writes are atomic and lasting (`durable`), checkpoints checksummed (`checkpoints`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import hashlib
 import json
 import math
 import os
-import re
-import secrets
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import BusyError, FlatlabError, StoreError, UserError
+from .checkpoints import Checkpoint as Checkpoint
+from .checkpoints import read_checkpoint, serialise
+from .durable import ensure_directory as ensure_directory
+from .durable import is_leftover, locked, read, remove, sync_directory, temporary
+from .durable import write_atomically as write_atomically
+from .errors import BusyError, StoreError, UserError
 from .specs import digest
 
 if TYPE_CHECKING:
@@ -41,20 +38,9 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 
-CONFIG, LOCK = "config.toml", "lock"
+CONFIG = "config.toml"
 HISTORY, RESULT = "history.parquet", "result.json"
 CHECKPOINT, PREVIOUS = "checkpoint.safetensors", "checkpoint.previous.safetensors"
-
-_TEMPORARY = re.compile(r"\.(?:config|history|checkpoint|result)\.[\w.]+\.[0-9a-f]{12}\.tmp")
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A verified checkpoint; `warnings` says what was found damaged on the way to it."""
-
-    tensors: dict[str, Array]
-    meta: dict[str, Any]
-    warnings: tuple[str, ...] = ()
 
 
 class RunStore:
@@ -86,12 +72,12 @@ class RunStore:
         found = _find_config(path)
         if found is None or fresh:
             ensure_directory(path)
-            with _locked(path):
+            with locked(path):
                 found = _find_config(path)
                 if found is None or fresh:
                     # The config goes last: a kill in between leaves a run, not a riddle.
                     for name in (RESULT, CHECKPOINT, PREVIOUS, HISTORY):
-                        _remove(path / name)
+                        remove(path / name)
                     write_atomically(path / CONFIG, text.encode())
                     return store
         if digest(found) != digest(store._config):
@@ -121,7 +107,7 @@ class RunStore:
         Raises:
             BusyError: Another process holds it, or has since made another run of it.
         """
-        with _locked(self.path):
+        with locked(self.path):
             found = _find_config(self.path)
             if found is None or digest(found) != digest(self._config):
                 raise BusyError(
@@ -139,14 +125,14 @@ class RunStore:
         """
         current = self.path / CHECKPOINT
         if self._current_is_valid is None:
-            self._current_is_valid = isinstance(_read_checkpoint(current), Checkpoint)
-        with _temporary(current, _serialise(tensors, meta)) as temporary:
+            self._current_is_valid = isinstance(read_checkpoint(current), Checkpoint)
+        with temporary(current, serialise(tensors, meta)) as made:
             if self._current_is_valid:
                 with contextlib.suppress(FileNotFoundError):
                     os.replace(current, self.path / PREVIOUS)
-            os.replace(temporary, current)
+            os.replace(made, current)
             self._current_is_valid = True
-            _sync_directory(self.path)
+            sync_directory(self.path)
 
     def load_checkpoint(self) -> Checkpoint | None:
         """Return the newest valid checkpoint, or None if none was ever saved.
@@ -156,7 +142,7 @@ class RunStore:
         """
         damaged: dict[str, str] = {}
         for name in (CHECKPOINT, PREVIOUS):
-            found = _read_checkpoint(self.path / name)
+            found = read_checkpoint(self.path / name)
             if name == CHECKPOINT:
                 self._current_is_valid = isinstance(found, Checkpoint)
             if isinstance(found, Checkpoint):
@@ -186,7 +172,7 @@ class RunStore:
 
     def load_history(self) -> dict[str, Array] | None:
         """Return the columns of the history as writable arrays, or None if there is none."""
-        data = _read(self.path / HISTORY)
+        data = read(self.path / HISTORY)
         if data is None:
             return None
         import numpy as np
@@ -214,7 +200,7 @@ class RunStore:
 
     def load_result(self) -> dict[str, Any] | None:
         """Return the result, or None if the run has none yet."""
-        data = _read(self.path / RESULT)
+        data = read(self.path / RESULT)
         if data is None:
             return None
         try:
@@ -235,131 +221,8 @@ def run_directories(root: str | os.PathLike[str]) -> list[Path]:
     return sorted(found)
 
 
-def ensure_directory(path: str | os.PathLike[str]) -> None:
-    """Create a directory for output, with parents; raise `UserError` if that cannot be."""
-    path = Path(path)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        wrong = next((part for part in (path, *path.parents) if part.is_file()), path)
-        raise UserError(f"{wrong} is not a directory: choose another place for {path}") from None
-    except OSError as error:
-        raise _write_error(path, error) from error
-    # access(2) also knows about read-only file systems, where even root cannot write.
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise UserError(f"{path} is not writable: choose another directory")
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file such that it is always the old one or the new one, and the new one lasts.
-
-    Costs two fsyncs: one of the file, before the rename, and one of the directory, after it.
-
-    Raises:
-        StoreError: The disk is full or failed; the old file is intact.
-        UserError: The place is not writable.
-    """
-    with _temporary(path, data) as temporary:
-        os.replace(temporary, path)
-        _sync_directory(path.parent)
-
-
-@contextlib.contextmanager
-def _temporary(path: Path, data: bytes) -> Iterator[Path]:
-    """Write and sync a temporary neighbour of `path`; gone afterwards unless it was renamed."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        yield temporary
-    except OSError as error:
-        raise _write_error(path, error) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # some network file systems cannot sync a directory
-            raise
-    finally:
-        os.close(descriptor)
-
-
-def _write_error(path: Path, error: OSError) -> FlatlabError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreError(
-            f"no space left to write {path}: free some space and run the same command again; "
-            f"what was saved before is intact"
-        )
-    if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-        return UserError(f"{path} is not writable ({error.strerror}): choose another directory")
-    return StoreError(f"cannot write {path}: {error.strerror or error}")
-
-
 def _damaged(path: Path, reason: object) -> StoreError:
     return StoreError(f"{path} is damaged ({reason}): start again with --fresh")
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    import fcntl  # here, so that results can be read where there is no fcntl
-
-    try:
-        # Never deleted: a process could then hold a lock on a file that nobody else can find.
-        file = open(path / LOCK, "a+b", buffering=0)  # noqa: SIM115
-    except OSError as error:
-        raise _write_error(path / LOCK, error) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pid = os.pread(file.fileno(), 20, 0).decode().strip()
-            holder = f"another process (pid {pid})" if pid else "another process"
-            raise BusyError(
-                f"{holder} is working on {path}: wait for it or choose another directory"
-            ) from None
-        except OSError as error:
-            raise StoreError(f"cannot lock {path}: {error.strerror}") from error
-        try:
-            _write_pid(file.fileno(), str(os.getpid()))
-            for entry in path.iterdir():
-                if _TEMPORARY.fullmatch(entry.name):
-                    _remove(entry)
-            yield
-        finally:
-            _write_pid(file.fileno(), "")
-            # Said aloud, as a forked child may still have the file open.
-            fcntl.flock(file, fcntl.LOCK_UN)
-
-
-def _write_pid(descriptor: int, text: str) -> None:
-    with contextlib.suppress(OSError):  # only for the message: a full disk must not matter
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, text.encode())
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise _write_error(path, error) from error
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        kind = UserError if isinstance(error, PermissionError) else StoreError
-        raise kind(f"cannot read {path}: {error.strerror}") from error
 
 
 def _to_toml(config: Mapping[str, Any]) -> str:
@@ -377,10 +240,10 @@ def _find_config(path: Path) -> dict[str, Any] | None:
         if os.path.lexists(path):
             raise UserError(f"{path} is a file, not a run directory: choose another directory")
         return None
-    data = _read(path / CONFIG)
+    data = read(path / CONFIG)
     if data is None:
         # A kill during creation leaves a lock and perhaps a temporary file: still as good as new.
-        if all(name == LOCK or _TEMPORARY.fullmatch(name) for name in _names(path)):
+        if all(is_leftover(name) for name in _names(path)):
             return None
         raise UserError(
             f"{path} is not a run directory: it has files but no {CONFIG}; choose another directory"
@@ -446,50 +309,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     return _plain(value.tolist()) if hasattr(value, "tolist") else value  # numpy's own
-
-
-def _checksum(tensors: Mapping[str, Array], meta: str) -> str:
-    """Hash everything: the lengths are fixed by the names, dtypes and shapes, hashed first."""
-    names = sorted(tensors)
-    header = [(name, tensors[name].dtype.str, tensors[name].shape) for name in names]
-    total = hashlib.sha256(json.dumps([meta, header]).encode())
-    for name in names:
-        total.update(tensors[name].tobytes())
-    return total.hexdigest()
-
-
-def _serialise(tensors: Mapping[str, Array], meta: Mapping[str, Any]) -> bytes:
-    import numpy as np
-    import safetensors.numpy
-
-    # Contiguous, as safetensors reads through the bare pointer; asarray keeps scalars scalar.
-    own = {name: np.asarray(value, order="C") for name, value in tensors.items()}
-    text = json.dumps(dict(meta))  # NaN is kept: a resumed run must continue from the same bits
-    metadata = {"meta": text, "sha256": _checksum(own, text)}
-    data: bytes = safetensors.numpy.save(own, metadata=metadata)
-    return data
-
-
-def _read_checkpoint(path: Path) -> Checkpoint | str | None:
-    """Return the checkpoint, or why it is damaged, or None if there is no such file."""
-    import safetensors.numpy
-
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except PermissionError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except OSError as error:  # a bad sector is damage too
-        return str(error.strerror)
-    try:
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        text, expected = header["__metadata__"]["meta"], header["__metadata__"]["sha256"]
-        tensors = {name: value.copy() for name, value in safetensors.numpy.load(data).items()}
-        if _checksum(tensors, text) != expected:
-            return "its checksum does not match"
-        return Checkpoint(tensors, json.loads(text))
-    except MemoryError:
-        raise
-    except Exception as error:  # whatever damage makes of the parsers, it is damage
-        return f"unreadable: {type(error).__name__}"

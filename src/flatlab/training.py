@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -17,7 +18,7 @@ from .config import Dtype, RunConfig
 from .data import Dataset
 from .data.catalogue import make
 from .engine import CompiledTrainer, evaluate, unsupported
-from .errors import UserError
+from .errors import StoreError, UserError, unknown
 from .losses import Loss, as_loss
 from .models import Architecture, Params
 from .run import Columns, Run, load_run, split
@@ -72,7 +73,7 @@ def train(
     config = RunConfig(
         arch=arch,
         data=data.spec,
-        schedule=tuple(schedule),
+        schedule=tuple(schedule) if isinstance(schedule, Sequence) else schedule,
         loss=as_loss(loss),
         seed=seed,
         dtype=dtype,
@@ -91,6 +92,8 @@ def run_config(
     report: Report | None = None,
 ) -> Run:
     """Train what a configuration says; see `train`."""
+    if backend not in get_args(Backend):
+        raise unknown("backend", str(backend), get_args(Backend))
     data = make(config.data) if data is None else data
     for phase in config.schedule:
         if phase.batch_size is not None and phase.batch_size > data.n:
@@ -106,7 +109,8 @@ def run_config(
             stack.enter_context(store.lock())
             result = store.load_result()
             if result and result["status"] in ("done", "diverged"):
-                return load_run(out)
+                with contextlib.suppress(StoreError):  # a damaged end is trained again
+                    return dataclasses.replace(load_run(out), data=data)
         return _Session(config, data, store, backend, report or (lambda info: None)).run()
 
 
@@ -138,7 +142,7 @@ class _Session:
         params = config.arch.initial(data.d, config.seed)
         checkpoint = store.load_checkpoint() if store else None
         if checkpoint:
-            columns, params = split(checkpoint.tensors)
+            columns, params = split(checkpoint)
             self.rows = [
                 dict(zip(columns, values, strict=True))
                 for values in zip(*(c.tolist() for c in columns.values()), strict=True)
@@ -147,6 +151,13 @@ class _Session:
             self.phase, self.unit = checkpoint.meta["phase"], checkpoint.meta["unit"]
             self.before = checkpoint.meta["seconds"]
         self.trainer = self._trainer(backend, params)
+        self.kind = "engine" if isinstance(self.trainer, CompiledTrainer) else "torch"
+        begun = checkpoint.meta.get("trainer", self.kind) if checkpoint else self.kind
+        if begun != self.kind:  # a unit of one is not a unit of the other
+            raise UserError(
+                f"this run was begun with backend {begun!r}, not {self.kind!r}: "
+                f"continue it with that one, or start again with --fresh"
+            )
         self.started = self.saved = time.monotonic()
 
     def _trainer(self, backend: Backend, params: Params) -> Trainer:
@@ -199,13 +210,9 @@ class _Session:
             stop = min(self.unit + chunk, next(s for s in stops if s > self.unit))
             before, clock = self.trainer.params(), time.monotonic()
             failed = self.trainer.advance(phase, self.unit, stop, epoch0)
-            if failed < 0 and not all(np.isfinite(p).all() for p in self.trainer.params().values()):
-                failed = stop - 1  # the very last update overflowed
-            if failed >= 0:
-                # Replay up to the failing unit: the last finite state, whatever the chunks were.
-                self.trainer.load(before)
-                self.trainer.advance(phase, self.unit, failed, epoch0)
-                self.unit, self.diverged_at = failed, epoch0 + failed // per_epoch
+            if failed >= 0 or not self._finite():
+                self._rewind(phase, before, epoch0)
+                self.diverged_at = epoch0 + self.unit // per_epoch
                 return True
             elapsed = max(time.monotonic() - clock, 1e-6)
             chunk = max(1, min(int((stop - self.unit) * CHUNK_SECONDS / elapsed), 2 * chunk))
@@ -216,12 +223,27 @@ class _Session:
                 self._save()
         return True
 
+    def _finite(self) -> bool:
+        return all(np.isfinite(p).all() for p in self.trainer.params().values())
+
+    def _rewind(self, phase: Phase, before: Params, epoch0: int) -> None:
+        """Replay a diverged chunk to its last finite state, the same whatever the chunks were.
+
+        An update may overflow one unit or more before an output does, so every unit is looked at.
+        """
+        self.trainer.load(before)
+        while self.trainer.advance(phase, self.unit, self.unit + 1, epoch0) < 0 and self._finite():
+            before = self.trainer.params()
+            self.unit += 1
+        self.trainer.load(before)
+
     def _log(self, epoch0: int, per_epoch: int, logged: list[int]) -> None:
         """Measure if the state is at the end of an epoch to log that has not been logged."""
         epoch, inside = divmod(self.unit, per_epoch) if per_epoch else (0, self.unit)
         done = self.rows[-1]["epoch"] if self.rows else -1
         if inside == 0 and epoch0 + epoch > done and epoch0 + epoch in logged:
-            row = evaluate(self.config.arch, self.trainer.params(), self.config.loss, self.data)
+            with np.errstate(over="ignore", invalid="ignore"):  # divergence, told below
+                row = evaluate(self.config.arch, self.trainer.params(), self.config.loss, self.data)
             if not np.isfinite(list(row.values())).all():
                 if not self.rows:
                     raise UserError(f"the loss is not finite at the initial weights: {row}")
@@ -245,7 +267,8 @@ class _Session:
         if self.store:
             tensors = {f"history/{name}": column for name, column in self._columns().items()}
             tensors |= {f"params/{name}": value for name, value in self.trainer.params().items()}
-            meta = {"phase": self.phase, "unit": self.unit, "seconds": self._seconds()}
+            meta = {"phase": self.phase, "unit": self.unit, "trainer": self.kind}
+            meta |= {"seconds": self._seconds(), "order": list(tensors)}
             self.store.save_checkpoint(tensors, meta)
         self.saved = time.monotonic()
 

@@ -74,10 +74,11 @@ class Series:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A horizontal reference."""
+    """A horizontal reference, its label below it on the left or above it on the right."""
 
     label: str
     value: float
+    above: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -61,6 +61,8 @@ class SAM(torch.optim.Optimizer):
         with torch.enable_grad():
             loss = closure()
         found = self._with_gradient()
+        if not found:  # as torch.optim.SGD: nothing to do
+            return loss
         norm = torch.linalg.vector_norm(torch.stack([g.norm() for _, _, g in found]))
         before = [p.clone() for _, p, _ in found]
         if norm > 0:

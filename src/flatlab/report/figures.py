@@ -80,11 +80,12 @@ def _panel(ax: Axes, panel: Panel, plot: Plot) -> None:
         ax.axhline(line.value, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         ax.annotate(
             line.label,
-            (0.015, line.value),
+            (0.985 if line.above else 0.015, line.value),
             xycoords=("axes fraction", "data"),
-            xytext=(0, -3),
+            xytext=(0, 3 if line.above else -3),
             textcoords="offset points",
-            va="top",
+            ha="right" if line.above else "left",
+            va="bottom" if line.above else "top",
             fontsize=8.5,
             color=INK,
         )

@@ -89,11 +89,11 @@ PRESETS = {
     ),
     "lab": Settings(
         seeds=3,
-        gd_epochs=30_000,
-        no_bias_epochs=30_000,
-        bias_epochs=100_000,
-        bias_epochs_second=200_000,
-        batch_norm_epochs=3_000,
+        gd_epochs=20_000,
+        no_bias_epochs=20_000,
+        bias_epochs=80_000,
+        bias_epochs_second=160_000,
+        batch_norm_epochs=2_500,
         batch_norm_epochs_second=0,
     ),
     "paper": Settings(),
@@ -113,8 +113,8 @@ class Row:
 ROWS = (
     Row("no_bias", "without bias", True, "floor, reached only on kinks"),
     Row("bias", "with bias", False, "floor, attained"),
-    Row("sim_bn", "simplified BatchNorm", True, "xor network's infimum"),
-    Row("sim_ln", "simplified LayerNorm", True, "floor, attained"),
+    Row("sim_bn", "with simplified BatchNorm", True, "xor network's infimum"),
+    Row("sim_ln", "with simplified LayerNorm", True, "floor, attained"),
 )
 ALGORITHMS = {"sam": "1-SAM", "gd": "GD + weight decay"}
 
@@ -315,7 +315,7 @@ def _panels(row: Row, groups: dict[str, list[Run]], floor: float) -> dict[str, P
         curves(groups, ALGORITHMS, column) for column in ("train_loss", "test_error", "trace_ggn")
     )
     line = Line(f"{row.reference}: {floor:.2f}", floor)
-    chance = (Line("chance", 0.5),)
+    chance = (Line("chance", 0.5, above=True),)
     return {
         "loss": Panel("training loss", "training loss", loss, yscale="log"),
         "error": Panel("test error", "test error", error, chance, ylim=(-0.02, 0.6)),

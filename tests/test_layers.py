@@ -1,0 +1,289 @@
+"""The rooms of the house: what each may import, which nouns it may say, which effects it may have.
+
+The source is read, not run, except where the question is what an import drags in.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import flatlab
+
+ROOT = Path(flatlab.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+NAMES = [str(path.relative_to(ROOT)) for path in FILES]
+
+# A room is a file or a folder of src/flatlab. Each line: the room, and the rooms it may import.
+# `errors` says what went wrong, `randomness` draws, `specs` makes values of options: foundations.
+FOUNDATIONS = "errors randomness specs"
+ALLOWED = {
+    "errors": "",
+    "randomness": "",
+    "specs": "errors",
+    "data": "errors randomness",
+    "models": "errors randomness specs",
+    "losses": "errors specs",
+    "schedule": "errors specs",
+    "optim": "errors",
+    "problem": f"{FOUNDATIONS} data models losses",
+    "measures": f"{FOUNDATIONS} problem",
+    "theory": f"{FOUNDATIONS} data problem measures",
+    "engine": f"{FOUNDATIONS} data models losses schedule",
+    "torch_trainer": f"{FOUNDATIONS} data models losses schedule optim engine",
+    "config": f"{FOUNDATIONS} models losses schedule",
+    "durable": "errors",
+    "checkpoints": "errors",
+    "store": "errors specs durable checkpoints",
+    "run": f"{FOUNDATIONS} data models config store",
+    "training": f"{FOUNDATIONS} data models losses schedule config engine torch_trainer optim "
+    "measures problem run store",
+    "worker": "errors",
+    "executor": "errors store worker",
+    "experiments": f"{FOUNDATIONS} data models losses schedule config run training theory measures "
+    "executor store",
+    "studies": f"{FOUNDATIONS} experiments executor store",
+    "report": "errors experiments studies store",
+    "listing": "data models schedule run experiments",
+    "from_flags": "errors data config experiments",
+    "console": "experiments report",
+    "cli": "errors run training experiments report studies listing from_flags console",
+    "__main__": "cli",
+    "__init__": "data models optim errors losses run schedule training measures problem",
+}
+
+
+@functools.cache
+def tree_of(name):
+    return ast.parse((ROOT / name).read_text(encoding="utf-8"), filename=name)
+
+
+def room_of(name):
+    return Path(name).parts[0].removesuffix(".py")
+
+
+def rooms_imported(name):
+    """Return the rooms a file imports, also inside functions and for type checking only."""
+    package = ["flatlab", *Path(name).parent.parts]
+    found = set()
+    for node in ast.walk(tree_of(name)):
+        targets = []
+        if isinstance(node, ast.Import):
+            targets = [alias.name.split(".") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else []
+            module = [*start, *(node.module or "").split(".")] if node.module else start
+            targets = [[*module, alias.name] for alias in node.names]
+        found |= {target[1] for target in targets if target[0] == "flatlab" and len(target) > 1}
+    return found - {room_of(name)}
+
+
+def packages_imported(name):
+    """Return the top-level packages of others that a file imports."""
+    found = set()
+    for node in ast.walk(tree_of(name)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add((node.module or "").split(".")[0])
+    return found
+
+
+def calls(name):
+    """Yield (dotted name, call) for every call in a file."""
+    for node in ast.walk(tree_of(name)):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+def test_the_reader_of_imports_sees_them_all():
+    """The checks below are only as good as this: known imports of every form are found."""
+    assert rooms_imported("training.py") >= {"engine", "store", "torch_trainer"}  # in a function
+    assert "console" in rooms_imported("cli.py")  # from . import console
+    assert rooms_imported("engine/compiled.py") >= {"data", "models", "randomness"}
+    assert rooms_imported("engine/deep.py") == set()  # its own room is no import
+    assert "experiments" in rooms_imported("report/figures.py")
+    assert "torch" in packages_imported("models/build.py")
+    assert "numba" in packages_imported("engine/deep.py")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_imports_follow_the_arrows(name):
+    room = room_of(name)
+    assert room in ALLOWED, f"give the room {room!r} a line in ALLOWED, and in the design"
+    forbidden = rooms_imported(name) - set(ALLOWED[room].split())
+    assert not forbidden, f"{name} may not import {sorted(forbidden)}"
+
+
+def test_the_arrows_have_no_cycle():
+    done: set[str] = set()
+    left = {room: set(allowed.split()) for room, allowed in ALLOWED.items()}
+    while left:
+        ready = {room for room, allowed in left.items() if allowed <= done}
+        assert ready, f"a cycle among {sorted(left)}"
+        done |= ready
+        left = {room: allowed for room, allowed in left.items() if room not in ready}
+
+
+def test_only_the_engine_says_njit():
+    for name in NAMES:
+        if room_of(name) != "engine":
+            text = (ROOT / name).read_text(encoding="utf-8")
+            assert not re.search(r"\b(njit|jitclass|prange)\b", text), name
+            assert "numba" not in packages_imported(name), name
+
+
+def test_only_the_report_draws():
+    for name in NAMES:
+        if room_of(name) != "report":
+            found = packages_imported(name) & {"matplotlib", "plotly", "jinja2", "seaborn"}
+            assert not found, f"{name} imports {found}"
+
+
+# The one place where a paper's name is an example of what to type.
+EXAMPLE = re.compile(r'help="e\.g\. wen2023/table1"')
+
+
+def test_only_theory_and_experiments_name_a_paper():
+    for name in NAMES:
+        if room_of(name) not in ("theory", "experiments"):
+            text = (ROOT / name).read_text(encoding="utf-8")
+            if name == "cli.py":
+                text = EXAMPLE.sub("", text)
+            found = re.findall(r"wen2023|Wen, Li|kaur2022|Kaur, Cohen|wu2025|Wu & Su", text)
+            assert not found, f"{name} names {found}"
+
+
+WRITERS = {
+    "write_bytes", "write_text", "writelines", "touch", "mkdir", "makedirs", "rmdir", "rmtree",
+    "unlink", "symlink_to", "hardlink_to", "ftruncate", "savez", "savez_compressed", "savetxt",
+    "tofile", "save_file", "to_csv", "to_parquet", "to_json", "to_pickle", "dump",
+}  # fmt: skip
+OS_WRITERS = {"os.replace", "os.rename", "os.remove", "os.write", "os.fsync", "np.save"}
+
+
+def writes(name):
+    """Return the calls of a file that change the disk."""
+    found = []
+    for dotted, call in calls(name):
+        last = dotted.rpartition(".")[2]
+        if last == "open":
+            arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+            modes = [a.value for a in arguments if isinstance(a, ast.Constant)]
+            modes = [m for m in modes if isinstance(m, str) and re.fullmatch(r"[rwaxbt+U]+", m)]
+            if any(set(mode) & set("wax+") for mode in modes):
+                found.append(dotted)
+        elif last in WRITERS or dotted in OS_WRITERS:
+            found.append(dotted)
+    return found
+
+
+def test_only_the_store_writes():
+    stores = [name for name in NAMES if room_of(name) in ("store", "durable")]
+    assert sum(len(writes(name)) for name in stores) >= 8  # the reader of writes sees them
+    for name in NAMES:
+        if name not in stores:
+            assert not writes(name), f"{name} writes: {writes(name)}"
+
+
+def test_only_the_command_line_prints():
+    for name in NAMES:
+        if room_of(name) not in ("cli", "console"):
+            found = [
+                dotted
+                for dotted, _ in calls(name)
+                if dotted == "print" or dotted.endswith((".print", "stdout.write", "stderr.write"))
+            ]
+            assert not found, f"{name} prints: {found}"
+
+
+def test_only_the_command_line_uses_the_console():
+    for name in NAMES:
+        if room_of(name) != "cli":
+            assert "console" not in rooms_imported(name), name
+
+
+def test_randomness_is_an_argument():
+    """Nothing seeds globally, and no generator starts from the clock."""
+    for name in NAMES:
+        for dotted, call in calls(name):
+            last = dotted.rpartition(".")[2]
+            assert last not in ("seed", "manual_seed", "set_state", "RandomState"), (name, dotted)
+            if last in ("default_rng", "Philox", "PCG64", "SeedSequence", "Random"):
+                assert call.args or call.keywords, f"{name}: {dotted}() without a seed"
+            if dotted.startswith(("np.random.", "numpy.random.", "torch.rand", "random.")):
+                assert name == "randomness.py", f"{name}: {dotted}"
+
+
+def modules_after(code, *packages):
+    """Run code in a process of its own; return which of these packages it imported."""
+    question = f"import sys; print(*(p for p in {packages!r} if p in sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"{code}\n{question}"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ},
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+HEAVY = ("torch", "numba", "pandas", "scipy", "matplotlib", "pyarrow")
+TRAIN = """
+import flatlab as fl
+data = fl.data.xor(d=6, n=23, seed=3, n_test=10)
+phase = fl.Phase("sam", lr=0.01, rho=0.05, batch_size=1, epochs=2)
+run = fl.train(fl.models.TwoLayer(width=11), data, schedule=[phase])
+assert run.status == "done"
+"""
+
+
+def test_importing_flatlab_is_cheap():
+    assert modules_after("import flatlab", *HEAVY, "pydantic", "numpy") == set()
+    assert modules_after("import flatlab; flatlab.data; flatlab.models; flatlab.Phase", *HEAVY) == (
+        set()
+    )
+
+
+def test_the_engine_does_without_torch():
+    assert modules_after("import flatlab.engine", *HEAVY) == {"numba", "scipy"}
+    found = modules_after(TRAIN, *HEAVY)
+    assert not found & {"torch", "pandas", "matplotlib", "pyarrow"}
+    assert "torch" in modules_after(f"{TRAIN}\nrun.module()", *HEAVY)  # the question is a good one
+
+
+# About 300 lines are meant; 400 are the limit.
+@pytest.mark.parametrize("name", NAMES)
+def test_files_are_short(name):
+    lines = len((ROOT / name).read_text(encoding="utf-8").splitlines())
+    assert lines <= 400, f"{name} has {lines} lines: which concept in it lacks a file?"
+
+
+EXPERIMENTS = [
+    name
+    for name in NAMES
+    if len(Path(name).parts) == 3 and room_of(name) == "experiments" and "__init__" not in name
+]
+HEADER = ("Source", "Command", "Seconds", "Claim", "Expected")
+
+
+def test_there_are_experiments():
+    assert "experiments/wen2023/table1.py" in EXPERIMENTS
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_opens_with_what_it_is(name):
+    """Source and figure, command, measured seconds, claim, expected number and tolerance."""
+    docstring = ast.get_docstring(tree_of(name)) or ""
+    lines = dict(re.findall(r"^(\w+): +(\S.*)$", docstring, flags=re.MULTILINE))
+    assert [key for key in lines if key in HEADER] == list(HEADER)
+    assert f"flatlab run {Path(name).parts[1]}/{Path(name).stem}" in lines["Command"]

@@ -77,6 +77,26 @@ def _emit(document: Any) -> None:
     print(json.dumps(plain(document), ensure_ascii=False))
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"flatlab {version('flatlab')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Options of flatlab itself."""
+
+
 @app.command("list")
 def list_(
     kind: Annotated[

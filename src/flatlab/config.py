@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from .errors import UserError, unknown
-from .losses import Loss
+from .losses import Loss, as_loss
 from .models import MODELS, Architecture
 from .schedule import LogGrid, Phase
 from .specs import digest, from_dict, to_dict
@@ -73,10 +75,25 @@ class RunConfig:
         values["schedule"] = _schedule(fields["schedule"])
         for name, kind in (("loss", Loss), ("log", LogGrid)):
             if name in fields:
+                if name == "loss" and isinstance(fields[name], str):
+                    values[name] = as_loss(fields[name])
+                    continue
                 values[name] = from_dict(kind, fields[name])
         if not isinstance(fields["data"], Mapping):
             raise UserError(f"data must be a table with a name, got {fields['data']!r}")
         return cls(**values)
+
+    def check_size(self, d: int) -> None:
+        """Refuse a network on d inputs that this machine cannot hold."""
+        shapes = self.arch.shapes(d).values()
+        parameters = sum(math.prod(shape) for shape in shapes)
+        # The draw of the initial weights in float64 and the trainer's own copy of them.
+        needed, there = 16 * parameters, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if needed > there:
+            raise UserError(
+                f"a network of {float(parameters):.3g} parameters needs {needed / 2**30:.3g} GiB "
+                f"and this machine has {there / 2**30:.3g}: choose a smaller width or depth"
+            )
 
     def digest(self) -> str:
         """Return the hash that names the run's directory."""

@@ -14,7 +14,7 @@ from .config import RunConfig
 from .data import Dataset
 from .data.catalogue import make
 from .errors import UserError
-from .experiments.running import check_memory, parse_value
+from .experiments.running import parse_value
 
 # How the name before the colon is stored in each table.
 _NAME_KEYS = {"arch": "kind", "data": "name", "loss": "name", "schedule": "algorithm"}
@@ -62,7 +62,6 @@ def config_from_flags(file: Path | None, flags: Mapping[str, Any]) -> tuple[RunC
             raise UserError(f"a run needs --{flag}, e.g. --{flag} {example}, or a TOML file")
     config = RunConfig.from_dict(fields)
     data = make(config.data)
-    check_memory(config, data.d)
     return RunConfig.from_dict({**config.to_dict(), "data": data.spec}), data
 
 

@@ -105,7 +105,7 @@ def load_run(path: str | Path) -> Run:
         columns=columns,
         params=params,
         status=result["status"] if result else "interrupted",
-        seconds=float(checkpoint.meta["seconds"]),
+        seconds=float(result["seconds"] if result else checkpoint.meta["seconds"]),
         notes=notes,
         diverged_at=result["diverged_at"] if result else None,
         path=Path(path),

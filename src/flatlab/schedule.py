@@ -47,7 +47,7 @@ class Phase:
 
     algorithm: Algorithm
     lr: Annotated[float, Field(gt=0)]
-    epochs: Annotated[int, Field(gt=0)]
+    epochs: Annotated[int, Field(gt=0, le=10**12)]
     rho: Annotated[float, Field(ge=0)] = 0.0
     batch_size: Annotated[int, Field(gt=0)] | None = None
     weight_decay: Annotated[float, Field(ge=0)] = 0.0

@@ -94,6 +94,8 @@ def _one_line(cls: Any, error: ValidationError) -> str:
             return f"{name} must be >= {context['ge']:g}, got {given!r}"
         case "less_than":
             return f"{name} must be < {context['lt']:g}, got {given!r}"
+        case "less_than_equal":
+            return f"{name} must be <= {context['le']:g}, got {given!r}"
         case "literal_error":
             return f"{name} must be {context['expected']}, got {given!r}"
         case "value_error":

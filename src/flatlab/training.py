@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import signal
 import threading
 import time
@@ -26,7 +27,7 @@ from .schedule import LogGrid, Phase
 from .store import RunStore
 
 CHUNK_SECONDS = 0.25  # progress, checkpoints and Ctrl-C are looked at this often
-CHECKPOINT_SECONDS = 3.0
+CHECKPOINT_SECONDS = 3.0  # unless FLATLAB_CHECKPOINT_SECONDS says otherwise
 
 Backend = Literal["auto", "engine", "torch"]
 Report = Callable[[dict[str, Any]], None]
@@ -101,9 +102,10 @@ def run_config(
                 f"batch_size must be <= n = {data.n}, got {phase.batch_size}: "
                 f"leave it out for the full batch"
             )
+    config.check_size(data.d)
     with contextlib.ExitStack() as stack:
         stack.enter_context(threadpool_limits(1))
-        store = None
+        start, store = _start(config, data), None
         if out is not None:
             store = RunStore.open(out, config.to_dict(), fresh=fresh)
             stack.enter_context(store.lock())
@@ -111,7 +113,7 @@ def run_config(
             if result and result["status"] in ("done", "diverged"):
                 with contextlib.suppress(StoreError):  # a damaged end is trained again
                     return dataclasses.replace(load_run(out), data=data)
-        return _Session(config, data, store, backend, report or (lambda info: None)).run()
+        return _Session(config, data, store, start, backend, report or (lambda info: None)).run()
 
 
 def run_job(payload: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -124,6 +126,34 @@ def run_job(payload: dict[str, Any], report: Report) -> dict[str, Any]:
     return {**run.result(), "path": str(payload["out"])}
 
 
+def _checkpoint_seconds() -> float:
+    """Return the time between two checkpoints, shorter or longer as the disk may want it."""
+    text = os.environ.get("FLATLAB_CHECKPOINT_SECONDS", str(CHECKPOINT_SECONDS))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise UserError(f"FLATLAB_CHECKPOINT_SECONDS must be a number >= 0, got {text!r}")
+    return seconds
+
+
+def _start(config: RunConfig, data: Dataset) -> Params:
+    """Draw the initial weights; a loss that is not finite there is the caller's mistake."""
+    drawn = config.arch.initial(data.d, config.seed)
+    with np.errstate(over="ignore"):
+        params: Params = {name: value.astype(config.dtype) for name, value in drawn.items()}
+    row = _measure(config, params, data)
+    if not np.isfinite(list(row.values())).all():
+        raise UserError(f"the loss is not finite at the initial weights: {row}")
+    return params
+
+
+def _measure(config: RunConfig, params: Params, data: Dataset) -> dict[str, float]:
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # the caller looks
+        return evaluate(config.arch, params, config.loss, data)
+
+
 class _Session:
     """One sitting of a run: from its start, or its last checkpoint, to its end or an interrupt."""
 
@@ -132,6 +162,7 @@ class _Session:
         config: RunConfig,
         data: Dataset,
         store: RunStore | None,
+        params: Params,
         backend: Backend,
         report: Report,
     ):
@@ -139,7 +170,6 @@ class _Session:
         self.notes: list[str] = []
         self.rows: list[dict[str, float]] = []
         self.phase, self.unit, self.before = 0, 0, 0.0
-        params = config.arch.initial(data.d, config.seed)
         checkpoint = store.load_checkpoint() if store else None
         if checkpoint:
             columns, params = split(checkpoint)
@@ -159,6 +189,7 @@ class _Session:
                 f"continue it with that one, or start again with --fresh"
             )
         self.started = self.saved = time.monotonic()
+        self.patience = _checkpoint_seconds()
 
     def _trainer(self, backend: Backend, params: Params) -> Trainer:
         reason = unsupported(self.config.loss)
@@ -219,7 +250,7 @@ class _Session:
             self.unit = stop
             self._log(epoch0, per_epoch, logged)
             self._tell(epoch0 + self.unit / per_epoch)
-            if time.monotonic() - self.saved > CHECKPOINT_SECONDS:
+            if time.monotonic() - self.saved > self.patience:
                 self._save()
         return True
 
@@ -242,11 +273,8 @@ class _Session:
         epoch, inside = divmod(self.unit, per_epoch) if per_epoch else (0, self.unit)
         done = self.rows[-1]["epoch"] if self.rows else -1
         if inside == 0 and epoch0 + epoch > done and epoch0 + epoch in logged:
-            with np.errstate(over="ignore", invalid="ignore"):  # divergence, told below
-                row = evaluate(self.config.arch, self.trainer.params(), self.config.loss, self.data)
+            row = _measure(self.config, self.trainer.params(), self.data)
             if not np.isfinite(list(row.values())).all():
-                if not self.rows:
-                    raise UserError(f"the loss is not finite at the initial weights: {row}")
                 self.diverged_at = epoch0 + epoch
                 return
             self.rows.append({"epoch": epoch0 + epoch, **row})

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from ..config import RunConfig
 from ..run import Run
@@ -36,7 +36,7 @@ class Interval:
         if len(values) < 2:
             return None
         mean, spread = float(np.mean(values)), float(np.std(values, ddof=1))
-        half = float(stats.t.ppf(0.975, len(values) - 1)) * spread / np.sqrt(len(values))
+        half = float(special.stdtrit(len(values) - 1, 0.975) * spread / np.sqrt(len(values)))
         return cls(mean, max(mean - half, floor), min(mean + half, ceiling))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -87,7 +86,7 @@ def run_experiment(
     """
     planned = experiment.plan(settings)
     for p in planned:
-        check_memory(p.config)
+        p.config.check_size(p.config.data.get("d", 1))
     ensure_directory(out)
     paths = {p.name: out / "runs" / f"{p.name}-{p.config.digest()}" for p in planned}
     jobs = [
@@ -114,25 +113,6 @@ def run_experiment(
     return Report(
         experiment, preset, settings, findings, tuple(paths[name] for name in runs), outcomes
     )
-
-
-def check_memory(config: RunConfig, d: int | None = None) -> None:
-    """Refuse a network that this machine cannot hold, before anything is written.
-
-    Args:
-        config: What is to be run.
-        d: Input dimension; None takes what the data's spec says.
-    """
-    given: Any = config.data.get("d", 1) if d is None else d
-    width, depth = config.arch.width, getattr(config.arch, "depth", 2)
-    parameters = width * (given + 2) + (depth - 2) * width**2
-    # The draw of the initial weights in float64 and the trainer's own copy of them.
-    needed, there = 16 * parameters, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there:
-        raise UserError(
-            f"a network of {float(parameters):.3g} parameters needs {needed / 2**30:.3g} GiB and "
-            f"this machine has {there / 2**30:.3g}: choose a smaller width or depth"
-        )
 
 
 def _finished(path: Path, config: RunConfig) -> Run | None:

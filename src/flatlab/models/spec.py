@@ -80,7 +80,7 @@ class Deep:
         init: How parameters start.
     """
 
-    depth: Annotated[int, Field(ge=2)] = 3
+    depth: Annotated[int, Field(ge=2, le=1000)] = 3
     width: Width = 500
     bias_first: bool = True
     init: Init = Field(default_factory=Init)

@@ -77,7 +77,7 @@ def _panel(ax: Axes, panel: Panel, plot: Plot) -> None:
     for k, series in enumerate(panel.series):
         _curves(ax, series, k)
     for line in panel.lines:
-        ax.axhline(line.value, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        ax.axhline(line.value, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
         ax.annotate(
             line.label,
             (0.985 if line.above else 0.015, line.value),
@@ -91,10 +91,12 @@ def _panel(ax: Axes, panel: Panel, plot: Plot) -> None:
         )
     ax.set_title(panel.title, loc="left", color=INK)
     ax.set_ylabel(panel.ylabel)
-    ax.set_yscale(panel.yscale)
+    log = panel.yscale == "log" and any((series.y > 0).any() for series in panel.series)
+    ax.set_yscale("log" if log else "linear")
+    ax.set_axisbelow(True)
     if panel.ylim:
         ax.set_ylim(*panel.ylim)
-    if panel.yscale == "log":
+    if log:
         _log_axis(ax, panel)
     ax.grid(axis="y", color="#eeeeee", linewidth=0.8, zorder=0)
     if plot.xscale == "symlog":  # logarithmic from epoch 1, with room for epoch 0

@@ -6,7 +6,7 @@ Seconds:  TO_BE_MEASURED
 Claim:    sharpness minimisation (1-SAM) generalises on P_xor without bias ✓, with bias ✗, with
           simplified BatchNorm ✓, with simplified LayerNorm ✓.
 Expected: 1-SAM's test error 0 / above 0.1 / below 0.05 / below 0.05; its trace above the kinks'
-          floor 21.91 / at 22.27 within 5 % / falling towards 8 / at 2 within 5 %.
+          floor 21.91 / at 22.27 within 10 % / falling towards 8 / at 2 within 10 %.
 
 What the paper leaves unsaid, and what is done here:
 - Weights start as `torch.nn.Linear` draws them; Sim-BN's γ starts at 4/√width (γ = 1 diverges at
@@ -48,7 +48,9 @@ from ..contract import Experiment, Findings, Interval, Line, Panel, Planned, Plo
 
 Count = Annotated[int, Field(gt=0)]
 THRESHOLD = 0.1  # test error below which a network generalises
-NEAR = 0.05  # relative distance within which a trace "approximately reaches" its bound
+# Relative distance within which a trace "approximately reaches" its bound. SAM of a fixed radius
+# keeps |f| a few per cent below |y|, and the bound with |f| in place of |y| lies as much lower.
+NEAR = 0.1
 
 
 @spec
@@ -280,8 +282,11 @@ def _generalises(row: Row, group: list[Run], decisive: bool) -> Verdict:
 
 def _reaches_bound(row: Row, group: list[Run], floor: float, decisive: bool) -> Verdict:
     def rule(ratio: Interval) -> tuple[bool | None, str]:
-        near = abs(ratio.mean - 1) < NEAR
-        return near, f"the mean ratio is {'within' if near else 'more than'} {NEAR:.0%} of 1"
+        if ratio.low > 1 - NEAR and ratio.high < 1 + NEAR:
+            return True, f"the ratio's interval lies within {NEAR:.0%} of 1"
+        if ratio.high < 1 - NEAR or ratio.low > 1 + NEAR:
+            return False, f"the ratio's interval lies more than {NEAR:.0%} from 1"
+        return None, f"the ratio's interval contains 1 ± {NEAR:.0%}"
 
     return judge(
         f"wen2023.sec6.reaches_bound.{row.key}",
@@ -295,8 +300,10 @@ def _reaches_bound(row: Row, group: list[Run], floor: float, decisive: bool) -> 
 
 def _flatter(groups: dict[str, list[Run]], decisive: bool) -> Verdict:
     def rule(ratio: Interval) -> tuple[bool | None, str]:
-        flatter = ratio.high < 1
-        return flatter, f"the ratio's interval {'lies' if flatter else 'does not lie'} below 1"
+        if ratio.low <= 1 <= ratio.high:
+            return None, "the ratio's interval contains 1"
+        side = "below" if ratio.high < 1 else "above"
+        return ratio.high < 1, f"the ratio's interval lies {side} 1"
 
     pairs = zip(finals(groups["sam"], "trace"), finals(groups["gd"], "trace"), strict=False)
     return judge(

@@ -1,0 +1,130 @@
+"""Real flatlab processes, for the tests of what a user types and what a machine does to it."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flatlab import cli, load_run
+from flatlab.store import RunStore
+
+# A run of a fraction of a second, and Table 1 at a size where starting processes is all the cost.
+TRAIN = [
+    "train",
+    *("--arch", "two_layer:width=20"),
+    *("--data", "xor:d=8,n=20,n_test=50"),
+    *("--phase", "sam:lr=0.01,rho=0.05,batch_size=1,epochs=5"),
+]
+SIZES = {
+    "width": 20,
+    "d": 6,
+    "n": 20,
+    "n_test": 50,
+    "gd_epochs": 20,
+    "no_bias_epochs": 20,
+    "bias_epochs": 10,
+    "bias_epochs_second": 10,
+    "batch_norm_epochs": 5,
+    "layer_norm_epochs": 5,
+}
+TINY = ["run", "wen2023/table1", "--preset", "quick", "--seeds", "2", "--jobs", "2"]
+TINY += [part for name, value in SIZES.items() for part in ("--set", f"{name}={value}")]
+
+
+def command(*args):
+    return [sys.executable, "-m", "flatlab", *map(str, args)]
+
+
+def environment(**changes):
+    # 80 columns whatever the terminal of the one who tests.
+    return {**os.environ, "COLUMNS": "80", "TERM": "dumb", **changes}
+
+
+@pytest.fixture
+def flatlab(tmp_path):
+    """Run a real process in a fresh directory; returns the finished process."""
+
+    def call(*args, cwd=tmp_path, **options):
+        return subprocess.run(
+            command(*args),
+            cwd=cwd,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            **options,
+        )
+
+    return call
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start a real process in a fresh directory; it is killed when the test ends."""
+    started = []
+
+    def call(*args, cwd=tmp_path, **options):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        process = subprocess.Popen(
+            command(*args), cwd=cwd, env=environment(), **{**pipes, **options}
+        )
+        started.append(process)
+        return process
+
+    yield call
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def main(monkeypatch, capsys, tmp_path):
+    """Call the command line in this process, in a fresh directory; returns code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*args):
+        monkeypatch.setattr(sys, "argv", ["flatlab", *map(str, args)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code, *capsys.readouterr()
+
+    return call
+
+
+def tree(folder: Path):
+    """Return every file below a folder with its size and time of change."""
+    return {
+        str(path.relative_to(folder)): (path.lstat().st_size, path.lstat().st_mtime_ns)
+        for path in sorted(folder.rglob("*"))
+        if not path.is_dir()
+    }
+
+
+def bits(path):
+    """Return everything a run came to, as bytes; and see that the history file says the same."""
+    run, history = load_run(path), RunStore.read(path).load_history()
+    for name, column in run.columns.items():
+        assert history[name].tobytes() == column.tobytes()
+    parts = {**run.params, **run.columns}
+    return run.status, {name: (part.dtype.str, part.tobytes()) for name, part in parts.items()}
+
+
+def holder(path):
+    """Return the pid that holds a run, or None."""
+    try:
+        return int((path / "lock").read_text() or 0) or None
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def wait_for(condition, process=None, seconds=90):
+    """Poll until something is so; fail if the process ends before."""
+    until = time.monotonic() + seconds
+    while not (found := condition()):
+        assert process is None or process.poll() is None, process.communicate()
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.005)
+    return found

@@ -1,0 +1,250 @@
+"""Specs: a mistake reads as one line, and a value survives every way of writing it down."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+
+import numpy as np
+import pytest
+import tomli_w
+
+from flatlab.config import RunConfig
+from flatlab.errors import UserError
+from flatlab.losses import Loss
+from flatlab.models import Deep, Init, TwoLayer
+from flatlab.schedule import LogGrid, Phase
+from flatlab.specs import digest, from_dict, to_dict
+
+SGD = {"algorithm": "sgd", "lr": 0.1, "epochs": 1}
+RUN = {"arch": {}, "data": {"name": "xor"}, "schedule": [SGD]}
+
+MISTAKES = [
+    # Phase
+    (lambda: Phase("sgd", -1.0, 5), "lr must be > 0, got -1.0"),
+    (lambda: Phase("sgd", lr=0, epochs=5), "lr must be > 0, got 0"),
+    (lambda: Phase("sgd", lr="0.1", epochs=5), "lr: input should be a valid number, got '0.1'"),
+    (lambda: Phase("sgd", lr=True, epochs=5), "lr: input should be a valid number, got True"),
+    (lambda: Phase("sgd", lr=float("nan"), epochs=5), "lr: input should be a finite number"),
+    (lambda: Phase("sgd", lr=float("inf"), epochs=5), "lr: input should be a finite number"),
+    (lambda: Phase("sgd", lr=0.1), "Phase needs epochs"),
+    (lambda: Phase("sgd", lr=0.1, epochs=0), "epochs must be > 0, got 0"),
+    (lambda: Phase("sgd", lr=0.1, epochs=2.0), "epochs: input should be a valid integer, got 2.0"),
+    (lambda: Phase("sgd", lr=0.1, epochs=True), "epochs: input should be a valid integer"),
+    (
+        lambda: Phase("sgd", lr=0.1, epoch=5),
+        "Phase has no field 'epoch': did you mean 'epochs'? Allowed: algorithm, batch_size,",
+    ),
+    (
+        lambda: Phase("adam", lr=0.1, epochs=5),
+        "algorithm must be 'sgd', 'sam', 'usam' or 'label_noise', got 'adam'",
+    ),
+    (lambda: Phase("sam", lr=0.1, epochs=5, rho=-0.1), "rho must be >= 0, got -0.1"),
+    (lambda: Phase("sgd", lr=0.1, epochs=5, rho=0.1), "rho is the ascent radius of 'sam' and"),
+    (lambda: Phase("sam", lr=0.1, epochs=5, noise=0.1), "noise belongs to 'label_noise', got"),
+    (lambda: Phase("sgd", lr=0.1, epochs=5, batch_size=0), "batch_size must be > 0, got 0"),
+    (lambda: Phase("sgd", lr=0.1, epochs=5, weight_decay=-1.0), "weight_decay must be >= 0"),
+    (
+        lambda: Phase("sgd", lr=2.0, epochs=5, weight_decay=0.5),
+        "lr * weight_decay must be < 1 (each step multiplies θ by 1 − lr·weight_decay), "
+        "got 2 * 0.5",
+    ),
+    (
+        lambda: Phase("sgd", lr=0.1, epochs=5, max_first_layer_norm=0.0),
+        "max_first_layer_norm must be > 0, got 0.0",
+    ),
+    (
+        lambda: Phase("sgd", 0.1, 5, 0.0, 1, 0.0, 0.0, None, 9),
+        "Phase takes 8 fields: algorithm, lr, epochs, rho, batch_size, weight_decay, noise,",
+    ),
+    # Architectures and losses
+    (lambda: TwoLayer(width=0), "width must be > 0, got 0"),
+    (lambda: TwoLayer(bias="False"), "bias: input should be a valid boolean, got 'False'"),
+    (lambda: TwoLayer(bias=1), "bias: input should be a valid boolean, got 1"),
+    (lambda: TwoLayer(norm="group"), "norm must be 'batch' or 'layer', got 'group'"),
+    (lambda: TwoLayer(activation="gelu"), "activation must be 'relu', 'softplus', 'tanh' or"),
+    (lambda: TwoLayer(ln_epsilon=0.0), "ln_epsilon must be > 0, got 0.0"),
+    (lambda: TwoLayer(init=3), "init must be a table of fields (Init), got 3"),
+    (lambda: Deep(depth=1), "depth must be >= 2, got 1"),
+    (lambda: Init(gamma_scale=-1), "gamma_scale must be > 0, got -1"),
+    (lambda: Loss("hinge"), "name must be 'mse', 'logistic' or 'truncated_mse', got 'hinge'"),
+    (lambda: Loss("logistic", smoothing=0.5), "smoothing must be < 0.5, got 0.5"),
+    (lambda: LogGrid(per_decade=-1), "per_decade must be >= 0, got -1"),
+    # From plain values
+    (lambda: from_dict(TwoLayer, [1]), "TwoLayer must be a table of fields, got [1]"),
+    (lambda: from_dict(TwoLayer, {"init": 3}), "init must be a table of fields (Init), got 3"),
+    (
+        lambda: from_dict(TwoLayer, {"init": {"lw": "torch"}}),
+        "Init has no field 'lw': did you mean 'law'? Allowed: first_layer_scale, gamma_scale, law",
+    ),
+    (
+        lambda: from_dict(TwoLayer, {"init": {"law": "cauchy"}}),
+        "law must be 'torch' or 'normal', got 'cauchy'",
+    ),
+    (lambda: RunConfig.from_dict({}), "a run needs 'arch': give it as a table"),
+    (lambda: RunConfig.from_dict({"arch": {}, "data": {}}), "a run needs 'schedule'"),
+    (lambda: RunConfig.from_dict({"arhc": 1}), "unknown key 'arhc': did you mean 'arch'?"),
+    (lambda: RunConfig.from_dict({**RUN, "arch": 3}), "arch must be a table with a kind, got 3"),
+    (
+        lambda: RunConfig.from_dict({**RUN, "arch": {"kind": "resnet"}}),
+        "unknown architecture 'resnet': allowed: deep, two_layer",
+    ),
+    (
+        lambda: RunConfig.from_dict({**RUN, "arch": {"kind": ["deep"]}}),
+        "unknown architecture \"['deep']\"",
+    ),
+    (lambda: RunConfig.from_dict({**RUN, "data": 3}), "data must be a table with a name, got 3"),
+    (
+        lambda: RunConfig.from_dict({**RUN, "schedule": "sam"}),
+        "schedule must be a list of phases, got 'sam'",
+    ),
+    (
+        lambda: RunConfig.from_dict({**RUN, "schedule": [3]}),
+        "Phase must be a table of fields, got 3",
+    ),
+    (lambda: RunConfig.from_dict({**RUN, "schedule": []}), "schedule must be a non-empty list"),
+    (
+        lambda: RunConfig.from_dict({**RUN, "loss": 3}),
+        "Loss must be a table of fields, got 3",
+    ),
+    (lambda: RunConfig.from_dict({**RUN, "seed": "x"}), "seed must be an integer >= 0, got 'x'"),
+    (
+        lambda: RunConfig.from_dict({**RUN, "dtype": "half"}),
+        "dtype must be float32 or float64, got 'half'",
+    ),
+]
+
+
+@pytest.mark.parametrize("made, message", MISTAKES, ids=[message[:50] for _, message in MISTAKES])
+def test_a_mistake_reads_as_one_line(made, message):
+    with pytest.raises(UserError) as caught:
+        made()
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+    assert caught.value.__cause__ is None  # pydantic's own report is not shown
+
+
+VALUES = [
+    Phase("sam", lr=0.1, epochs=3, rho=0.05),
+    Phase("label_noise", lr=1e-300, epochs=3, noise=0.1, batch_size=1, max_first_layer_norm=10.0),
+    TwoLayer(),
+    TwoLayer(
+        width=7,
+        bias=False,
+        norm="batch",
+        activation="tanh",
+        init=Init(law="normal", first_layer_scale=1 / 3, gamma_scale=2.0),
+    ),
+    Deep(depth=5, width=3, bias_first=False, init=Init(gamma_scale=0.1)),
+    Init(),
+    Loss("truncated_mse", cutoff=0.7),
+    LogGrid(per_decade=0, regular=3),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_spec_survives_plain_values_json_and_toml(value):
+    plain = to_dict(value)
+    assert None not in plain.values()
+    for copy in (plain, json.loads(json.dumps(plain)), tomllib.loads(tomli_w.dumps(plain))):
+        again = from_dict(type(value), copy)
+        assert again == value
+        assert hash(again) == hash(value)
+        assert digest(to_dict(again)) == digest(plain)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_spec_is_frozen(value):
+    name = dataclasses.fields(value)[0].name
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(value, name, getattr(value, name))
+
+
+def test_none_is_left_out_and_comes_back():
+    assert "norm" not in to_dict(TwoLayer())
+    assert to_dict(TwoLayer())["init"] == {
+        "law": "torch",
+        "first_layer_scale": 1.0,
+        "gamma_scale": 4.0,
+    }
+    assert from_dict(TwoLayer, to_dict(TwoLayer())).norm is None
+
+
+def test_an_integer_for_a_real_number_is_that_number():
+    one, two = Phase("sgd", lr=1, epochs=1), Phase("sgd", lr=1.0, epochs=1)
+    assert one == two
+    assert type(one.lr) is float
+    assert digest(to_dict(one)) == digest(to_dict(two))
+    assert Phase("sgd", lr=np.float64(0.5), epochs=1) == Phase("sgd", lr=0.5, epochs=1)
+
+
+def test_a_digest_sees_every_bit_and_no_order():
+    assert digest({"a": 1, "b": {"c": 2, "d": 3}}) == digest({"b": {"d": 3, "c": 2}, "a": 1})
+    nearby = float(np.nextafter(0.1, 1))
+    assert digest({"a": 0.1}) != digest({"a": nearby})
+    assert len({digest({"a": value}) for value in (1, 1.0, True, "1", [1])}) == 5
+    assert len(digest({})) == 12
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        digest({"a": float("nan")})
+
+
+CONFIG = RunConfig(
+    arch=TwoLayer(width=7, norm="layer", init=Init(law="normal")),
+    data={"name": "xor", "d": 6, "n": 20, "seed": 3, "distinct": True},
+    schedule=(
+        Phase("sgd", lr=1e-3, epochs=10),
+        Phase("sam", lr=1 / 3, rho=0.05, epochs=2, batch_size=1, weight_decay=1e-4),
+    ),
+    loss=Loss("logistic", smoothing=0.1),
+    seed=2**40,
+    dtype="float64",
+    log=LogGrid(per_decade=3, regular=0),
+)
+
+
+@pytest.mark.parametrize(
+    "config", [CONFIG, dataclasses.replace(CONFIG, arch=Deep(depth=4)), RunConfig.from_dict(RUN)]
+)
+def test_a_run_survives_toml(config):
+    text = tomli_w.dumps(config.to_dict())
+    again = RunConfig.from_dict(tomllib.loads(text))
+    assert again == config
+    assert again.digest() == config.digest()
+    assert tomli_w.dumps(again.to_dict()) == text
+
+
+def test_the_digest_of_a_run_sees_every_field():
+    changes = {
+        "arch": TwoLayer(width=8, norm="layer", init=Init(law="normal")),
+        "data": {**CONFIG.data, "n": 21},
+        "schedule": CONFIG.schedule[:1],
+        "loss": Loss("logistic", smoothing=0.2),
+        "seed": 0,
+        "dtype": "float32",
+        "log": LogGrid(per_decade=3, regular=1),
+    }
+    assert set(changes) == {field.name for field in dataclasses.fields(RunConfig)}
+    others = {dataclasses.replace(CONFIG, **{k: v}).digest() for k, v in changes.items()}
+    assert len(others | {CONFIG.digest()}) == len(changes) + 1
+
+
+def test_a_run_knows_its_epochs_and_defaults():
+    assert CONFIG.epochs == 12
+    short = RunConfig.from_dict(RUN)
+    assert short.arch == TwoLayer() and short.loss == Loss("mse")
+    assert (short.seed, short.dtype, short.log) == (0, "float32", LogGrid())
+    assert RunConfig.from_dict({**RUN, "arch": {"kind": "deep"}}).arch == Deep()
+
+
+def test_the_log_grid():
+    """Ends of phases, log-spaced epochs below the total, evenly spaced ones; sorted, once each."""
+    one = (Phase("sgd", lr=0.1, epochs=1000),)
+    assert LogGrid(per_decade=1, regular=0).epochs(one) == [0, 1, 10, 100, 1000]
+    assert LogGrid(per_decade=0, regular=4).epochs(one) == [0, 250, 500, 750, 1000]
+    two = (Phase("sgd", lr=0.1, epochs=7), Phase("sgd", lr=0.1, epochs=3))
+    assert LogGrid(per_decade=0, regular=0).epochs(two) == [0, 7, 10]
+    assert LogGrid().epochs((Phase("sgd", lr=0.1, epochs=1),)) == [0, 1]
+    many = LogGrid().epochs((Phase("sgd", lr=0.1, epochs=10**5),))
+    assert many == sorted(set(many))
+    assert len(many) < 95  # at most 10 · 5 + 40 and the ends

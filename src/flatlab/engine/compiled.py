@@ -10,12 +10,12 @@ from ..models import Architecture, Params, TwoLayer
 from ..randomness import key
 from ..schedule import Phase
 from . import deep, two_layer_batch, two_layer_single
-from .layout import inputs, pack, unpack
+from .layout import Weights, inputs, pack, unpack
 from .philox import key_words
 from .scalar import ACTIVATIONS, ASCENTS, LOSSES, NORMS
 
-# Inputs are padded with zeros to a multiple of this: BLAS is slow at odd sizes such as 31. The
-# padded weights start at zero, have no gradient, and stay there.
+# Inputs, and neurons of two-layer networks with σ(0) = 0, are padded with zeros to a multiple of
+# this: BLAS and vector loops are slow at odd sizes. Padded weights have no gradient and stay zero.
 _MULTIPLE = 8
 
 
@@ -59,13 +59,22 @@ class CompiledTrainer:
 
     def load(self, params: Params) -> None:
         """Set the weights."""
-        weights = pack(self.arch, params, self.dtype)
-        W = np.pad(weights.W, ((0, -self.inputs % _MULTIPLE), (0, 0)))
-        self.weights = weights._replace(W=W)
+        W, M, a, gamma = pack(self.arch, params, self.dtype)
+        neurons = 0
+        if isinstance(self.arch, TwoLayer) and self.arch.activation != "softplus":
+            neurons = -len(a) % _MULTIPLE
+        self.weights = Weights(
+            np.pad(W, ((0, -self.inputs % _MULTIPLE), (0, neurons))),
+            M,
+            np.pad(a, (0, neurons)),
+            np.pad(gamma, (0, neurons if len(gamma) else 0)),
+        )
 
     def params(self) -> Params:
         """Return a copy of the weights by name."""
-        return unpack(self.arch, self.weights._replace(W=self.weights.W[: self.inputs]))
+        W, M, a, gamma = self.weights
+        m = self.arch.width
+        return unpack(self.arch, Weights(W[: self.inputs, :m], M, a[:m], gamma[:m]))
 
     def units_per_epoch(self, phase: Phase) -> int:
         """Return the number of units in one epoch of a phase."""

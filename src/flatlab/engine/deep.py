@@ -26,7 +26,9 @@ from .scalar import (
     PLAIN,
     ZERO,
     ascent_length,
+    descend,
     dot,
+    shifted,
     slope,
 )
 
@@ -201,6 +203,7 @@ def train_batch(W, M, a, X, y, first, last, epoch0, batch, keys, loss, ascent, h
     steps = (n + batch - 1) // batch
     order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
     G_W, G_M, G_a = np.empty_like(W), np.empty_like(M), np.empty_like(a)
+    up_W, up_M, up_a = np.empty_like(W), np.empty_like(M), np.empty_like(a)
     drawn = -1
     for step in range(first, last):
         epoch = step // steps
@@ -214,22 +217,23 @@ def train_batch(W, M, a, X, y, first, last, epoch0, batch, keys, loss, ascent, h
         target = y[rows] + hyper[NOISE] * noise[start : start + batch].astype(W.dtype)
         Xk = X[rows]
         s, finite = zero, True
-        G_W[:], G_M[:], G_a[:] = zero, zero, zero
+        at_W, at_M, at_a = W, M, a
         for stage in range(1 if ascent == PLAIN else 2):
-            up_W, up_M, up_a = W + s * G_W, M + s * G_M, a + s * G_a
-            finite = finite and _gradient(Xk, target, up_W, up_M, up_a, loss, hyper, G_W, G_M, G_a)
+            if stage == 1:
+                shifted(up_W.ravel(), W.ravel(), s, G_W.ravel())
+                shifted(up_M.ravel(), M.ravel(), s, G_M.ravel())
+                shifted(up_a, a, s, G_a)
+                at_W, at_M, at_a = up_W, up_M, up_a
+            finite = finite and _gradient(Xk, target, at_W, at_M, at_a, loss, hyper, G_W, G_M, G_a)
             if stage == 0:
                 w, g = G_W.ravel(), G_M.ravel()
                 squared = dot(w, w, zero) + dot(g, g, zero) + dot(G_a, G_a, zero)
                 s = ascent_length(ascent, squared, hyper)
         if not finite:
             return step
-        W *= keep
-        W -= hyper[LR] * G_W
-        M *= keep
-        M -= hyper[LR] * G_M
-        a *= keep
-        a -= hyper[LR] * G_a
+        descend(W.ravel(), keep, hyper[LR], G_W.ravel())
+        descend(M.ravel(), keep, hyper[LR], G_M.ravel())
+        descend(a, keep, hyper[LR], G_a)
         if hyper[MAX_NORM] > zero:
             _project(W, hyper[MAX_NORM], zero)
     return -1

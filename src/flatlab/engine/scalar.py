@@ -58,6 +58,20 @@ def dot(x, y, zero):
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
+def shifted(out, x, s, y):
+    """Fill out = x + s y, over flat arrays that do not overlap (numba's expressions are slower)."""
+    for t in range(x.shape[0]):
+        out[t] = x[t] + s * y[t]
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def descend(x, keep, lr, y):
+    """X ← keep x − lr y, over flat arrays."""
+    for t in range(x.shape[0]):
+        x[t] = keep * x[t] - lr * y[t]
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
 def activate(activation, h, u, slopes, zero, one):
     """Fill u = σ(h) and slopes = σ'(h), elementwise over flat arrays."""
     if activation == RELU:

@@ -32,7 +32,9 @@ from .scalar import (
     ZERO,
     activate,
     ascent_length,
+    descend,
     dot,
+    shifted,
     slope,
 )
 
@@ -160,6 +162,7 @@ def train(
     steps = (n + batch - 1) // batch
     order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
     G_W, G_a, G_gamma = np.empty_like(W), np.empty_like(a), np.empty_like(gamma)
+    up_W, up_a, up_gamma = np.empty_like(W), np.empty_like(a), np.empty_like(gamma)
     visited = n if norm == BATCH else batch  # examples that one gradient runs through
     # Three arrays, not one reused: loops over arrays that overlap are not vectorised.
     H = np.empty((visited, len(a)), W.dtype)
@@ -178,18 +181,22 @@ def train(
         rows = order[start : start + batch]
         target = y[rows] + hyper[NOISE] * noise[start : start + batch].astype(W.dtype)
         s, finite = zero, True
-        G_W[:], G_a[:], G_gamma[:] = zero, zero, zero
+        at_W, at_a, at_gamma = W, a, gamma
         for stage in range(1 if ascent == PLAIN else 2):
-            up_W, up_a, up_gamma = W + s * G_W, a + s * G_a, gamma + s * G_gamma
+            if stage == 1:
+                shifted(up_W.ravel(), W.ravel(), s, G_W.ravel())
+                shifted(up_a, a, s, G_a)
+                shifted(up_gamma, gamma, s, G_gamma)
+                at_W, at_a, at_gamma = up_W, up_a, up_gamma
             if norm == BATCH:
                 finite = finite and _gradient_batch_norm(
-                    X, rows, target, up_W, up_a, up_gamma, activation, loss, hyper,
+                    X, rows, target, at_W, at_a, at_gamma, activation, loss, hyper,
                     H, U, D, E[: len(rows)], work, P, G_W, G_a, G_gamma,
                 )  # fmt: skip
             else:
                 k = len(rows)
                 finite = finite and _gradient_rows(
-                    X[rows], target, up_W, up_a, activation, norm, loss, hyper,
+                    X[rows], target, at_W, at_a, activation, norm, loss, hyper,
                     H[:k], U[:k], D[:k], f[:k], G_W, G_a,
                 )  # fmt: skip
             if stage == 0:
@@ -198,12 +205,9 @@ def train(
                 s = ascent_length(ascent, squared, hyper)
         if not finite:
             return step
-        W *= keep
-        W -= hyper[LR] * G_W
-        a *= keep
-        a -= hyper[LR] * G_a
-        gamma *= keep
-        gamma -= hyper[LR] * G_gamma
+        descend(W.ravel(), keep, hyper[LR], G_W.ravel())
+        descend(a, keep, hyper[LR], G_a)
+        descend(gamma, keep, hyper[LR], G_gamma)
         if hyper[MAX_NORM] > zero:
             flat = W.ravel()
             squared = dot(flat, flat, zero)

@@ -33,6 +33,7 @@ from .scalar import (
     ZERO,
     activate,
     ascent_length,
+    descend,
     dot,
     slope,
 )
@@ -88,22 +89,29 @@ def _step(h, a, squared_x, y, activation, norm, loss, ascent, grad_a, c, work, h
         if stage == 0:
             squared = gradient * gradient * (norm_a + squared_x * norm_h)
             s = ascent_length(ascent, squared, hyper) * gradient
-    _finish(a, grad_a, hyper[LR] * gradient, hyper)
+    descend(a, hyper[ONE] - hyper[LR] * hyper[DECAY], hyper[LR] * gradient, grad_a)
     return hyper[LR] * gradient, f
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
-def _relu_step(h, a, squared_x, y, loss, ascent, grad_a, c, hyper):
-    """Do what `_step` does for plain ReLU, in one pass over the neurons a stage."""
+def _relu_step(h, a, before, squared_x, y, loss, ascent, grad_a, c, hyper):
+    """Do what `_step` does for plain ReLU, in one pass over the neurons a stage.
+
+    `before` is (keep, step, grad_a) of the step before, whose update of `a` is still to be made:
+    it rides along with the first pass.
+    """
     zero = hyper[ZERO]
     f, norm_a, norm_h = zero, zero, zero
+    keep, step, grad_before = before
     for t in range(a.shape[0]):
+        a_t = keep * a[t] - step * grad_before[t]
         off = h[t] <= zero  # NaN is not off: a diverged weight shows in f
         u = zero if off else h[t]
-        v = zero if off else a[t]
+        v = zero if off else a_t
+        a[t] = a_t
         grad_a[t] = u
         c[t] = v
-        f += a[t] * u
+        f += a_t * u
         norm_a += u * u
         norm_h += v * v
     gradient = slope(loss, f, y, hyper)
@@ -121,15 +129,7 @@ def _relu_step(h, a, squared_x, y, loss, ascent, grad_a, c, hyper):
             grad_a[t] = u
             f += up_a * u
         gradient = slope(loss, f, y, hyper)
-    _finish(a, grad_a, hyper[LR] * gradient, hyper)
     return hyper[LR] * gradient, f
-
-
-@njit(cache=True, fastmath=FAST, inline="always")
-def _finish(a, grad_a, step, hyper):
-    keep = hyper[ONE] - hyper[LR] * hyper[DECAY]
-    for t in range(a.shape[0]):
-        a[t] = keep * a[t] - step * grad_a[t]
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
@@ -192,6 +192,7 @@ def _kernel(hot, loss, ascent):
         work, grad_a = np.empty((3, width), W.dtype), np.empty(width, W.dtype)
         kappas = np.empty(size, W.dtype)
         update = np.empty_like(W)
+        before = (one, zero, np.zeros(width, W.dtype))
         drawn = -1
         for block in range(first, last):
             epoch = block // blocks
@@ -214,7 +215,10 @@ def _kernel(hot, loss, ascent):
                 _corrected(h, C, gram[j], kappas, j, scale)
                 target = y[order[start + j]] + hyper[NOISE] * W.dtype.type(noise[start + j])
                 if hot:
-                    step, f = _relu_step(h, a, squared_x, target, loss, ascent, grad_a, c, hyper)
+                    step, f = _relu_step(
+                        h, a, before, squared_x, target, loss, ascent, grad_a, c, hyper
+                    )
+                    before, grad_a = (keep, step, grad_a), before[2]
                 else:
                     step, f = _step(
                         h, a, squared_x, target, codes[0], codes[1], codes[2], codes[3],
@@ -232,12 +236,15 @@ def _kernel(hot, loss, ascent):
                 if limit > zero and scale * scale * squared_norm > limit * limit:
                     scale = limit / np.sqrt(squared_norm)
             for j in range(k):
-                Xk[j] *= kappas[j]
+                x = Xk[j]
+                for i in range(x.shape[0]):
+                    x[i] *= kappas[j]
             np.dot(Xk.T, C[:k], update)
             for i in range(W.shape[0]):
                 row, change = W[i], update[i]
                 for t in range(width):
                     row[t] = scale * (row[t] - change[t])
+        descend(a, before[0], before[1], before[2])
         return -1
 
     return train

@@ -6,6 +6,7 @@ Heavy imports stand inside the commands, so that `flatlab --help` answers at onc
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import sys
 import time
@@ -38,6 +39,9 @@ Fresh = Annotated[bool, typer.Option("--fresh", help="Run again even if it is do
 
 def main() -> NoReturn:
     """Run the command line; a foreseen error is one line on stderr, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without ✓ shows a ?
+            stream.reconfigure(errors="replace")
     try:
         code = app(standalone_mode=False)
     except FlatlabError as error:
@@ -74,7 +78,7 @@ def _emit(document: Any) -> None:
             return value if abs(value) < float("inf") else None
         return value if isinstance(value, str | int | bool | None) else str(value)
 
-    print(json.dumps(plain(document), ensure_ascii=False))
+    print(json.dumps(plain(document)))
 
 
 def _print_version(wanted: bool) -> None:
@@ -136,7 +140,7 @@ def run(
     as_json: Json = False,
 ) -> int:
     """Run an experiment: train what is not yet done, judge its claims, draw its pictures."""
-    from .experiments.running import find, run_experiment, settings_of
+    from .experiments.running import find, folder_of, run_experiment, settings_of
 
     experiment = find(experiment_id)
     settings = settings_of(experiment, preset, seeds, changes or [])
@@ -155,10 +159,10 @@ def run(
             fresh=fresh,
             on_event=lambda job, kind, info: progress.update(job.name, kind, info),
         )
-    folder = out / f"{experiment_id.replace('/', '-')}-{preset}"
+    folder = folder_of(experiment, preset, out)
     interrupted = any(outcome.status == "interrupted" for outcome in result.outcomes)
     findings = result.findings
-    figures = [] if interrupted else report.save(findings.plots, folder)
+    figures = [] if interrupted or not result.paths else report.save(findings.plots, folder)
     document = {
         "id": experiment_id,
         "preset": preset,
@@ -234,7 +238,9 @@ def train(
             report=lambda info: progress.update("train", "progress", info),
         )
     _show_run(made, as_json)
-    return {"done": DONE, "diverged": DIVERGED, "interrupted": INTERRUPTED}[made.status]
+    if made.status == "interrupted":
+        return _complain("interrupted: run the same command again to continue", INTERRUPTED)
+    return {"done": DONE, "diverged": DIVERGED}[made.status]
 
 
 @app.command()

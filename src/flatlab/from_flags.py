@@ -48,7 +48,7 @@ def config_from_flags(file: Path | None, flags: Mapping[str, Any]) -> tuple[RunC
             continue
         if name == "schedule":
             fields[name] = [parse_spec(text, _NAME_KEYS[name]) for text in value]
-        elif name == "data" and value.endswith(".npz"):
+        elif name == "data" and value.endswith(".npz") and not value.startswith("file:"):
             fields[name] = {"name": "file", "path": value}
         else:
             fields[name] = parse_spec(value, _NAME_KEYS[name]) if name in _NAME_KEYS else value

@@ -90,7 +90,9 @@ def load_run(path: str | Path) -> Run:
     """Read a run directory, finished or not."""
     store = RunStore.read(path)
     config = RunConfig.from_dict(store.config)
-    checkpoint, result = store.load_checkpoint(), store.load_result()
+    checkpoint, result = store.load_checkpoint(), read_result(store)
+    if checkpoint is None and result is not None:
+        raise StoreError(f"{path} has a result but no checkpoint: run the same command again")
     if checkpoint is None:
         raise UserError(f"{path} has no checkpoint yet: the run has not got far enough to show")
     notes = checkpoint.warnings + tuple(result["notes"] if result else ())
@@ -110,6 +112,15 @@ def load_run(path: str | Path) -> Run:
         diverged_at=result["diverged_at"] if result else None,
         path=Path(path),
     )
+
+
+def read_result(store: RunStore) -> dict[str, Any] | None:
+    """Return a run's result.json, or None; `StoreError` if it is not one that `Run.result` made."""
+    result = store.load_result()
+    needed = ("status", "seconds", "notes", "diverged_at")
+    if result is not None and any(name not in result for name in needed):
+        raise StoreError(f"{store.path}: result.json is damaged: start again with --fresh")
+    return result
 
 
 def split(checkpoint: Checkpoint) -> tuple[Columns, Params]:

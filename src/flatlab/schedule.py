@@ -46,13 +46,13 @@ class Phase:
     """
 
     algorithm: Algorithm
-    lr: Annotated[float, Field(gt=0)]
+    lr: Annotated[float, Field(gt=0, le=1e30)]
     epochs: Annotated[int, Field(gt=0, le=10**12)]
-    rho: Annotated[float, Field(ge=0)] = 0.0
+    rho: Annotated[float, Field(ge=0, le=1e30)] = 0.0
     batch_size: Annotated[int, Field(gt=0)] | None = None
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    noise: Annotated[float, Field(ge=0)] = 0.0
-    max_first_layer_norm: Annotated[float, Field(gt=0)] | None = None
+    noise: Annotated[float, Field(ge=0, le=1e30)] = 0.0
+    max_first_layer_norm: Annotated[float, Field(ge=1e-15, le=1e15)] | None = None
 
     def __post_init__(self) -> None:
         if self.rho and self.algorithm not in ("sam", "usam"):
@@ -80,8 +80,8 @@ class LogGrid:
         regular: Evenly spaced points over the whole run.
     """
 
-    per_decade: Annotated[int, Field(ge=0)] = 10
-    regular: Annotated[int, Field(ge=0)] = 40
+    per_decade: Annotated[int, Field(ge=0, le=1000)] = 10
+    regular: Annotated[int, Field(ge=0, le=100_000)] = 40
 
     def epochs(self, schedule: tuple[Phase, ...]) -> list[int]:
         """Return the epochs to log, from 0 to the last, ends of phases included.

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 from .checkpoints import Checkpoint as Checkpoint
 from .checkpoints import read_checkpoint, serialise
 from .durable import ensure_directory as ensure_directory
-from .durable import is_leftover, locked, read, remove, sync_directory, temporary
+from .durable import is_leftover, read, remove, sync_directory, temporary
+from .durable import locked as locked
 from .durable import write_atomically as write_atomically
 from .errors import BusyError, StoreError, UserError
 from .specs import digest

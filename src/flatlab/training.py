@@ -22,7 +22,7 @@ from .engine import CompiledTrainer, evaluate, unsupported
 from .errors import StoreError, UserError, unknown
 from .losses import Loss, as_loss
 from .models import Architecture, Params
-from .run import Columns, Run, load_run, split
+from .run import Columns, Run, load_run, read_result, split
 from .schedule import LogGrid, Phase
 from .store import RunStore
 
@@ -103,17 +103,26 @@ def run_config(
                 f"leave it out for the full batch"
             )
     config.check_size(data.d)
+    if config.loss.name == "logistic" and np.abs(data.y_train).max() > 1:
+        raise UserError(
+            f"the logistic loss takes labels between -1 and 1, got {np.abs(data.y_train).max():g}: "
+            "use mse, or labels -1 and 1"
+        )
+    patience = _checkpoint_seconds()
     with contextlib.ExitStack() as stack:
+        interrupted = stack.enter_context(_interrupts())
         stack.enter_context(threadpool_limits(1))
         start, store = _start(config, data), None
         if out is not None:
             store = RunStore.open(out, config.to_dict(), fresh=fresh)
             stack.enter_context(store.lock())
-            result = store.load_result()
+            result = read_result(store)
             if result and result["status"] in ("done", "diverged"):
                 with contextlib.suppress(StoreError):  # a damaged end is trained again
                     return dataclasses.replace(load_run(out), data=data)
-        return _Session(config, data, store, start, backend, report or (lambda info: None)).run()
+        session = _Session(config, data, store, start, backend, patience)
+        session.report = report or session.report
+        return session.run(interrupted)
 
 
 def run_job(payload: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -164,9 +173,11 @@ class _Session:
         store: RunStore | None,
         params: Params,
         backend: Backend,
-        report: Report,
+        patience: float,
     ):
-        self.config, self.data, self.store, self.report = config, data, store, report
+        self.config, self.data, self.store = config, data, store
+        self.report: Report = lambda info: None
+        self.patience = patience  # seconds between two checkpoints
         self.notes: list[str] = []
         self.rows: list[dict[str, float]] = []
         self.phase, self.unit, self.before = 0, 0, 0.0
@@ -189,7 +200,6 @@ class _Session:
                 f"continue it with that one, or start again with --fresh"
             )
         self.started = self.saved = time.monotonic()
-        self.patience = _checkpoint_seconds()
 
     def _trainer(self, backend: Backend, params: Params) -> Trainer:
         reason = unsupported(self.config.loss)
@@ -204,23 +214,19 @@ class _Session:
         trainer: Trainer = kind(c.arch, params, c.loss, self.data, c.seed, c.dtype)
         return trainer
 
-    def run(self) -> Run:
+    def run(self, interrupted: threading.Event) -> Run:
         """Advance to the end, an interrupt or divergence."""
         schedule = self.config.schedule
         starts = np.cumsum([0, *(phase.epochs for phase in schedule)]).tolist()
         logged = self.config.log.epochs(schedule)
-        for phase in schedule:
-            # Compile now, while an interrupt still raises: it may take seconds, on first use.
-            self.trainer.advance(phase, 0, 0, 0)
-        with _interrupts() as interrupted:
-            self._log(starts[self.phase], 0, logged)
-            while self.phase < len(schedule):
-                if not self._advance_phase(schedule[self.phase], starts, logged, interrupted):
-                    return self._end("interrupted")
-                if self.diverged_at is not None:
-                    return self._end("diverged")
-                self.phase, self.unit = self.phase + 1, 0
-            return self._end("done")
+        self._log(starts[self.phase], 0, logged)
+        while self.phase < len(schedule):
+            if not self._advance_phase(schedule[self.phase], starts, logged, interrupted):
+                return self._end("interrupted")
+            if self.diverged_at is not None:
+                return self._end("diverged")
+            self.phase, self.unit = self.phase + 1, 0
+        return self._end("done")
 
     diverged_at: int | None = None
 
@@ -327,7 +333,11 @@ class _Session:
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[threading.Event]:
-    """Turn SIGINT and SIGTERM into an event, so that a run stops between two chunks."""
+    """Turn SIGINT and SIGTERM into an event, so that a run stops between two chunks.
+
+    An exception would not do: amid numba's compiling (seconds, the first time a kernel is used) it
+    can be swallowed by a callback.
+    """
     event = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield event

@@ -95,3 +95,19 @@ def test_float32_follows_float64(arch):
         fine, _ = both(ARCHITECTURES[arch], Loss("mse"), phase, per_epoch)
         assert next(iter(rough.values())).dtype == np.float32
         assert distance(rough, fine) < 2e-4
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_first_layer_norm": 1e-3}, {"weight_decay": 199.0}], ids=["ball", "decay"]
+)
+@pytest.mark.parametrize("algorithm", ["sgd", "sam"])
+def test_a_first_layer_that_shrinks_within_a_block(algorithm, options):
+    """The scalar beside the weights must not leave the dtype: an epoch multiplies them by 1e-52."""
+    rho = {"rho": 0.05} if algorithm == "sam" else {}
+    phase = Phase(algorithm, lr=0.005, epochs=1, batch_size=1, **rho, **options)
+    arch = ARCHITECTURES["two_layer-bias-None-relu"]
+    # Updates are a hundred times the ball: each step's rounding is amplified by the projection.
+    assert distance(*both(arch, Loss("mse"), phase, DATA.n)) < 1e-9
+    for params in both(arch, Loss("mse"), phase, DATA.n, "float32"):
+        norm = np.sqrt((params["W1"] ** 2).sum() + (params["b1"] ** 2).sum())
+        assert np.isfinite(norm) and norm <= 1e-3 * (1 + 1e-5)

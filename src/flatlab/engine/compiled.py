@@ -118,4 +118,5 @@ class CompiledTrainer:
         epsilon = self.arch.ln_epsilon if isinstance(self.arch, TwoLayer) else 0.0
         limit = phase.max_first_layer_norm or 0.0
         values = [phase.lr, phase.rho, phase.weight_decay, phase.noise, limit]
-        return np.array([*values, self.loss.smoothing, epsilon, 0.0, 1.0], self.dtype)
+        tiny = np.finfo(self.dtype).tiny
+        return np.array([*values, self.loss.smoothing, epsilon, 0.0, 1.0, tiny], self.dtype)

@@ -117,7 +117,7 @@ def _project(W, limit, zero):
             flat[t] *= factor
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(cache=True, fastmath=FAST, error_model="numpy")
 def train_single(W, M, a, X, y, first, last, epoch0, keys, loss, ascent, hyper):
     """Run steps first..last−1 of a phase, one example each; return the diverged one, or −1."""
     n, layers, m = X.shape[0], M.shape[0], a.shape[0]
@@ -194,7 +194,7 @@ def _gradient(X, y, W, M, a, loss, hyper, G_W, G_M, G_a):
     return finite
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(cache=True, fastmath=FAST, error_model="numpy")
 def train_batch(W, M, a, X, y, first, last, epoch0, batch, keys, loss, ascent, hyper):
     """Run steps first..last−1 of a phase, `batch` examples each; return as `train_single`."""
     n = X.shape[0]

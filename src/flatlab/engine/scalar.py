@@ -25,7 +25,7 @@ PLAIN, NORMALISED = ASCENTS["sgd"], ASCENTS["sam"]
 
 # Positions in the array of hyper-parameters, which has the dtype of the weights so that no kernel
 # computes in float64 by accident.
-LR, RHO, DECAY, NOISE, MAX_NORM, SMOOTHING, LN_EPSILON, ZERO, ONE = range(9)
+LR, RHO, DECAY, NOISE, MAX_NORM, SMOOTHING, LN_EPSILON, ZERO, ONE, TINY = range(10)
 
 
 @njit(cache=True, inline="always")
@@ -40,8 +40,11 @@ def slope(loss, f, y, hyper):
 
 @njit(cache=True, inline="always")
 def ascent_length(ascent, squared_norm, hyper):
-    """Return s such that the ascent goes to θ + s g, given ‖g‖²; no ascent at a zero gradient."""
-    if squared_norm == hyper[ZERO]:
+    """Return s such that the ascent goes to θ + s g, given ‖g‖²; no ascent at a zero gradient.
+
+    A gradient counts as zero where its square is below the smallest normal number of the dtype.
+    """
+    if squared_norm < hyper[TINY]:
         return hyper[ZERO]
     if ascent == NORMALISED:
         return hyper[RHO] / np.sqrt(squared_norm)

@@ -147,7 +147,7 @@ def _gradient_batch_norm(
     return finite
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(cache=True, fastmath=FAST, error_model="numpy")
 def train(
     W, a, gamma, X, y, first, last, epoch0, batch, keys, activation, norm, loss, ascent, hyper
 ):

@@ -7,7 +7,7 @@ W ← W − κ c_i x_iᵀ lowers a later column j by κ c_i ⟨x_i, x_j⟩, read
 k rank-one updates are applied together at the end. Same algorithm, reordered.
 
 Weight decay and projection multiply the whole of W by a scalar, which is carried beside it within
-a block: W = scale · V.
+a block: W = scale · V. A block ends early where V has moved too far from W for its dtype.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def kernel(activation, norm, loss, ascent):
 
 @functools.cache
 def _kernel(hot, loss, ascent):
-    @njit(cache=True, fastmath=FAST)
+    @njit(cache=True, fastmath=FAST, error_model="numpy")
     def train(W, a, X, y, first, last, epoch0, size, keys, codes, hyper):
         """Run blocks first..last−1 of a phase in place; return the block that diverged, or −1.
 
@@ -185,6 +185,7 @@ def _kernel(hot, loss, ascent):
         """
         n, width = X.shape[0], W.shape[1]
         zero, one, two = hyper[ZERO], hyper[ONE], hyper[ONE] + hyper[ONE]
+        hundred = W.dtype.type(100)
         keep, limit = one - hyper[LR] * hyper[DECAY], hyper[MAX_NORM]
         blocks = (n + size - 1) // size
         order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
@@ -202,48 +203,55 @@ def _kernel(hot, loss, ascent):
                     signs(keys[1], epoch0 + epoch, noise)
                 drawn = epoch
             start = (block - epoch * blocks) * size
-            k = min(size, n - start)
-            Xk = X[order[start : start + k]]
-            np.dot(Xk, W, H[:k])
-            gram = np.dot(Xk, Xk.T)
-            scale, squared_norm = one, zero
-            if limit > zero:
-                flat = W.ravel()
-                squared_norm = dot(flat, flat, zero)
-            for j in range(k):
-                h, c, squared_x = H[j], C[j], gram[j, j]
-                _corrected(h, C, gram[j], kappas, j, scale)
-                target = y[order[start + j]] + hyper[NOISE] * W.dtype.type(noise[start + j])
-                if hot:
-                    step, f = _relu_step(
-                        h, a, before, squared_x, target, loss, ascent, grad_a, c, hyper
-                    )
-                    before, grad_a = (keep, step, grad_a), before[2]
-                else:
-                    step, f = _step(
-                        h, a, squared_x, target, codes[0], codes[1], codes[2], codes[3],
-                        grad_a, c, work, hyper,
-                    )  # fmt: skip
-                if not np.isfinite(f):
-                    return block
-                kappa = step / (keep * scale)
-                kappas[j] = kappa
+            end = min(start + size, n)
+            while start < end:
+                k = end - start
+                Xk = X[order[start:end]]
+                np.dot(Xk, W, H[:k])
+                gram = np.dot(Xk, Xk.T)
+                scale, squared_norm = one, zero
                 if limit > zero:
-                    # ‖V − κ c xᵀ‖² = ‖V‖² − 2κ c·Vx + κ²‖c‖²‖x‖², and Vx = h/scale.
-                    growth = kappa * squared_x * dot(c, c, zero) - two * dot(c, h, zero) / scale
-                    squared_norm += kappa * growth
-                scale *= keep
-                if limit > zero and scale * scale * squared_norm > limit * limit:
-                    scale = limit / np.sqrt(squared_norm)
-            for j in range(k):
-                x = Xk[j]
-                for i in range(x.shape[0]):
-                    x[i] *= kappas[j]
-            np.dot(Xk.T, C[:k], update)
-            for i in range(W.shape[0]):
-                row, change = W[i], update[i]
-                for t in range(width):
-                    row[t] = scale * (row[t] - change[t])
+                    flat = W.ravel()
+                    squared_norm = dot(flat, flat, zero)
+                least = squared_norm / hundred
+                for j in range(k):
+                    h, c, squared_x = H[j], C[j], gram[j, j]
+                    _corrected(h, C, gram[j], kappas, j, scale)
+                    target = y[order[start + j]] + hyper[NOISE] * W.dtype.type(noise[start + j])
+                    if hot:
+                        step, f = _relu_step(
+                            h, a, before, squared_x, target, loss, ascent, grad_a, c, hyper
+                        )
+                        before, grad_a = (keep, step, grad_a), before[2]
+                    else:
+                        step, f = _step(
+                            h, a, squared_x, target, codes[0], codes[1], codes[2], codes[3],
+                            grad_a, c, work, hyper,
+                        )  # fmt: skip
+                    if not np.isfinite(f):
+                        return block
+                    kappa = step / (keep * scale)
+                    kappas[j] = kappa
+                    if limit > zero:
+                        # ‖V − κ c xᵀ‖² = ‖V‖² − 2κ c·Vx + κ²‖c‖²‖x‖², and Vx = h/scale.
+                        growth = kappa * squared_x * dot(c, c, zero)
+                        squared_norm += kappa * (growth - two * dot(c, h, zero) / scale)
+                    scale *= keep
+                    if limit > zero and scale * scale * squared_norm > limit * limit:
+                        scale = limit / np.sqrt(squared_norm)
+                    if scale * hundred < one or squared_norm < least:
+                        k = j + 1  # too far from W for its dtype: end the block here
+                        break
+                for j in range(k):
+                    x = Xk[j]
+                    for i in range(x.shape[0]):
+                        x[i] *= kappas[j]
+                np.dot(Xk[:k].T, C[:k], update)
+                for i in range(W.shape[0]):
+                    row, change = W[i], update[i]
+                    for t in range(width):
+                        row[t] = scale * (row[t] - change[t])
+                start += k
         descend(a, before[0], before[1], before[2])
         return -1
 

@@ -14,9 +14,9 @@ from ..errors import FlatlabError, UserError, unknown
 from ..executor import Job, OnEvent, Outcome, run_jobs
 from ..run import Run, load_run
 from ..specs import digest
-from ..store import RunStore, ensure_directory
+from ..store import RunStore, ensure_directory, locked
 from . import CATALOGUE
-from .contract import Experiment, Findings
+from .contract import Experiment, Findings, Planned
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +87,28 @@ def run_experiment(
     planned = experiment.plan(settings)
     for p in planned:
         p.config.check_size(p.config.data.get("d", 1))
-    ensure_directory(out)
+    ensure_directory(out / "runs")
+    folder = folder_of(experiment, preset, out)
+    ensure_directory(folder)
+    with locked(folder):  # two of the same experiment would take each other's runs for busy
+        return _run(experiment, preset, settings, out, planned, workers, fresh, on_event)
+
+
+def folder_of(experiment: Experiment, preset: str, out: Path) -> Path:
+    """Return where an experiment's pictures go."""
+    return out / f"{experiment.id.replace('/', '-')}-{preset}"
+
+
+def _run(
+    experiment: Experiment,
+    preset: str,
+    settings: Any,
+    out: Path,
+    planned: list[Planned],
+    workers: int | None,
+    fresh: bool,
+    on_event: OnEvent | None,
+) -> Report:
     paths = {p.name: out / "runs" / f"{p.name}-{p.config.digest()}" for p in planned}
     jobs = [
         Job(

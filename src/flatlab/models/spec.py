@@ -29,8 +29,8 @@ class Init:
     """
 
     law: Literal["torch", "normal"] = "torch"
-    first_layer_scale: Annotated[float, Field(gt=0)] = 1.0
-    gamma_scale: Annotated[float, Field(gt=0)] = 4.0
+    first_layer_scale: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    gamma_scale: Annotated[float, Field(gt=0, le=1e6)] = 4.0
 
 
 @spec

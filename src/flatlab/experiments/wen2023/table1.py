@@ -47,6 +47,19 @@ from ..analysis import curves, finals, judge, mean
 from ..contract import Experiment, Findings, Interval, Line, Panel, Planned, Plot, Verdict
 
 Count = Annotated[int, Field(gt=0)]
+# What must be as large as in `lab` for a verdict.
+DECISIVE = (
+    "width",
+    "d",
+    "n",
+    "n_test",
+    "gd_epochs",
+    "no_bias_epochs",
+    "bias_epochs",
+    "bias_epochs_second",
+    "batch_norm_epochs",
+    "layer_norm_epochs",
+)
 THRESHOLD = 0.1  # test error below which a network generalises
 # Relative distance within which a trace "approximately reaches" its bound. SAM of a fixed radius
 # keeps |f| a few per cent below |y|, and the bound with |f| in place of |y| lies as much lower.
@@ -205,8 +218,13 @@ def reference(key: str, s: Settings) -> float:
 
 def analyse(s: Settings, preset: str, runs: Mapping[str, Run]) -> Findings:
     """Turn runs into the table, its pictures and the verdicts."""
-    decisive = preset != "quick" and s.width >= 500 and s.d >= 30
+    lab = PRESETS["lab"]
+    decisive = all(getattr(s, name) >= getattr(lab, name) for name in DECISIVE)
     found = {row.key: _groups(runs, row.key, s) for row in ROWS}
+    sound = {
+        row.key: all(run.status == "done" for group in found[row.key].values() for run in group)
+        for row in ROWS
+    }
     floors = {row.key: reference(row.key, s) for row in ROWS}
     table = [
         {
@@ -222,13 +240,14 @@ def analyse(s: Settings, preset: str, runs: Mapping[str, Run]) -> Findings:
         for row in ROWS
         for algorithm, group in found[row.key].items()
     ]
-    verdicts = [_generalises(row, found[row.key]["sam"], decisive) for row in ROWS]
+    fit = {row.key: decisive and sound[row.key] for row in ROWS}
+    verdicts = [_generalises(row, found[row.key]["sam"], fit[row.key]) for row in ROWS]
     verdicts += [
-        _reaches_bound(row, found[row.key]["sam"], floors[row.key], decisive)
+        _reaches_bound(row, found[row.key]["sam"], floors[row.key], fit[row.key])
         for row in ROWS
         if row.key in ("bias", "sim_ln")
     ]
-    verdicts.append(_flatter(found["bias"], decisive))
+    verdicts.append(_flatter(found["bias"], fit["bias"]))
     panels = {row.key: _panels(row, found[row.key], floors[row.key]) for row in ROWS}
     plots = (_overview(panels, verdicts), *(_picture(row, panels[row.key]) for row in ROWS))
     notes = tuple(

@@ -52,7 +52,7 @@ MISTAKES = [
     ),
     (
         lambda: Phase("sgd", lr=0.1, epochs=5, max_first_layer_norm=0.0),
-        "max_first_layer_norm must be > 0, got 0.0",
+        "max_first_layer_norm must be >= 1e-15, got 0.0",
     ),
     (
         lambda: Phase("sgd", 0.1, 5, 0.0, 1, 0.0, 0.0, None, 9),

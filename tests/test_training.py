@@ -284,10 +284,9 @@ def test_a_diverged_run_is_kept_and_found_again(tmp_path):
 
 
 def test_weights_that_start_without_a_finite_loss_are_refused():
-    init = fl.models.Init(first_layer_scale=1e300)
-    arch = fl.models.TwoLayer(width=11, init=init)
+    data = fl.data.from_arrays(np.full((5, 3), 1e200), np.ones(5))
     with pytest.raises(UserError, match="not finite at the initial weights"):
-        fl.train(arch, DATA, schedule=[sam()], dtype="float64")
+        fl.train(fl.models.TwoLayer(width=11), data, schedule=[sam()], dtype="float64")
 
 
 # Interruption and resumption.

@@ -46,12 +46,12 @@ class Phase:
     """
 
     algorithm: Algorithm
-    lr: Annotated[float, Field(gt=0, le=1e30)]
+    lr: Annotated[float, Field(gt=0, le=3e38)]
     epochs: Annotated[int, Field(gt=0, le=10**12)]
-    rho: Annotated[float, Field(ge=0, le=1e30)] = 0.0
+    rho: Annotated[float, Field(ge=0, le=3e38)] = 0.0
     batch_size: Annotated[int, Field(gt=0)] | None = None
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    noise: Annotated[float, Field(ge=0, le=1e30)] = 0.0
+    noise: Annotated[float, Field(ge=0, le=3e38)] = 0.0
     max_first_layer_norm: Annotated[float, Field(ge=1e-15, le=1e15)] | None = None
 
     def __post_init__(self) -> None:

@@ -87,6 +87,7 @@ def run_experiment(
     planned = experiment.plan(settings)
     for p in planned:
         p.config.check_size(p.config.data.get("d", 1))
+    ensure_directory(out)
     ensure_directory(out / "runs")
     folder = folder_of(experiment, preset, out)
     ensure_directory(folder)

@@ -62,7 +62,7 @@ DECISIVE = (
 )
 THRESHOLD = 0.1  # test error below which a network generalises
 # Relative distance within which a trace "approximately reaches" its bound. SAM of a fixed radius
-# keeps |f| a few per cent below |y|, and the bound with |f| in place of |y| lies as much lower.
+# leaves the mean of y f at 0.98 to 1.00 in `lab`, and the bound is proportional to |f|.
 NEAR = 0.1
 
 

@@ -3,8 +3,9 @@
 With h = W x, the gradient of the output f(x) is ∂f/∂a (a vector) and the outer product
 ∂f/∂W = c xᵀ, c = ∂f/∂h. So the ascent moves h by s c‖x‖² and the perturbed pass needs no second
 product with W. And k consecutive examples share one product H = W X_kᵀ: an earlier update
-W ← W − κ c_i x_iᵀ lowers a later column j by κ c_i ⟨x_i, x_j⟩, read off the k × k Gram matrix; the
-k rank-one updates are applied together at the end. Same algorithm, reordered.
+W ← W − κ c_i x_iᵀ lowers a later column j by κ c_i ⟨x_i, x_j⟩, read off the k × k Gram matrix, one
+by one within a tile of columns and together from the tiles before it; the k rank-one updates of W
+are applied together at the end. Same algorithm, reordered.
 
 Weight decay and projection multiply the whole of W by a scalar, which is carried beside it within
 a block: W = scale · V. A block ends early where V has moved too far from W for its dtype.
@@ -17,6 +18,7 @@ import functools
 import numpy as np
 from numba import njit
 
+from .blas import add_product
 from .philox import permutation, signs
 from .scalar import (
     DECAY,
@@ -37,6 +39,9 @@ from .scalar import (
     dot,
     slope,
 )
+
+# Rows of H that catch up together with the tiles before theirs.
+TILE = 10
 
 
 def block_size(inputs):
@@ -109,8 +114,9 @@ def _relu_step(h, a, before, squared_x, y, loss, ascent, grad_a, c, hyper):
         u = zero if off else h[t]
         v = zero if off else a_t
         a[t] = a_t
-        grad_a[t] = u
-        c[t] = v
+        if ascent == PLAIN:
+            grad_a[t] = u
+            c[t] = v
         f += a_t * u
         norm_a += u * u
         norm_h += v * v
@@ -120,9 +126,9 @@ def _relu_step(h, a, before, squared_x, y, loss, ascent, grad_a, c, hyper):
         s = ascent_length(ascent, squared, hyper) * gradient
         s_h = s * squared_x
         f = zero
-        for t in range(a.shape[0]):
-            up_h = h[t] + s_h * c[t]
-            up_a = a[t] + s * grad_a[t]
+        for t in range(a.shape[0]):  # a neuron that is off has no gradient and stays off
+            up_h = zero if h[t] <= zero else h[t] + s_h * a[t]
+            up_a = a[t] + s * h[t]
             off = up_h <= zero
             u = zero if off else up_h
             c[t] = zero if off else up_a
@@ -133,18 +139,30 @@ def _relu_step(h, a, before, squared_x, y, loss, ascent, grad_a, c, hyper):
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
-def _corrected(h, C, gram_row, kappas, earlier, scale):
-    """Subtract the block's earlier updates from one row of H: h ← scale (h − Σ_i κ_i K_ij c_i)."""
+def _corrected_tile(H, C, gram, kappas, start, end, tile, factors, one):
+    """Subtract the updates before a tile from its rows of H: one product for all of them."""
+    rows = end - start
+    for i in range(start):
+        for j in range(rows):
+            tile[i * rows + j] = kappas[i] * gram[start + j, i]
+    factors[0], factors[1] = -one, one
+    weights = tile[: start * rows].reshape((start, rows))
+    add_product(H[start:end], weights, C[:start], factors)
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def _corrected(h, C, gram_row, kappas, start, end, scale):
+    """Subtract updates from one row of H: h ← scale (h − Σ_i κ_i K_ij c_i) over i in its tile."""
     m = h.shape[0]
-    i = 0
-    while i + 4 <= earlier:
+    i = start
+    while i + 4 <= end:
         k0, k1 = kappas[i] * gram_row[i], kappas[i + 1] * gram_row[i + 1]
         k2, k3 = kappas[i + 2] * gram_row[i + 2], kappas[i + 3] * gram_row[i + 3]
         c0, c1, c2, c3 = C[i], C[i + 1], C[i + 2], C[i + 3]
         for t in range(m):
             h[t] -= k0 * c0[t] + k1 * c1[t] + k2 * c2[t] + k3 * c3[t]
         i += 4
-    while i < earlier:
+    while i < end:
         k0, c0 = kappas[i] * gram_row[i], C[i]
         for t in range(m):
             h[t] -= k0 * c0[t]
@@ -191,8 +209,8 @@ def _kernel(hot, loss, ascent):
         order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
         H, C = np.empty((size, width), W.dtype), np.empty((size, width), W.dtype)
         work, grad_a = np.empty((3, width), W.dtype), np.empty(width, W.dtype)
-        kappas = np.empty(size, W.dtype)
-        update = np.empty_like(W)
+        kappas, tile = np.empty(size, W.dtype), np.empty(size * TILE, W.dtype)
+        factors = np.empty(2, W.dtype)
         before = (one, zero, np.zeros(width, W.dtype))
         drawn = -1
         for block in range(first, last):
@@ -216,7 +234,11 @@ def _kernel(hot, loss, ascent):
                 least = squared_norm / hundred
                 for j in range(k):
                     h, c, squared_x = H[j], C[j], gram[j, j]
-                    _corrected(h, C, gram[j], kappas, j, scale)
+                    into = j % TILE
+                    if j > 0 and into == 0:
+                        till = min(j + TILE, k)
+                        _corrected_tile(H, C, gram, kappas, j, till, tile, factors, one)
+                    _corrected(h, C, gram[j], kappas, j - into, j, scale)
                     target = y[order[start + j]] + hyper[NOISE] * W.dtype.type(noise[start + j])
                     if hot:
                         step, f = _relu_step(
@@ -246,11 +268,8 @@ def _kernel(hot, loss, ascent):
                     x = Xk[j]
                     for i in range(x.shape[0]):
                         x[i] *= kappas[j]
-                np.dot(Xk[:k].T, C[:k], update)
-                for i in range(W.shape[0]):
-                    row, change = W[i], update[i]
-                    for t in range(width):
-                        row[t] = scale * (row[t] - change[t])
+                factors[0], factors[1] = -scale, scale
+                add_product(W, Xk[:k], C[:k], factors)
                 start += k
         descend(a, before[0], before[1], before[2])
         return -1

@@ -253,7 +253,7 @@ def test_runs_that_failed_are_missing_and_not_guessed():
     assert by_claim["wen2023.table1.sim_bn"].reason == "needs two seeds or more, has 0"
     assert by_claim["wen2023.table1.no_bias"].holds is True
     (row,) = [row for row in findings.tables["table1"] if row["seeds"] == 0]
-    assert "BatchNorm" in row["architecture"] and row["trace"] is None
+    assert row["network"] == "Sim-BN" and row["trace"] is None
 
 
 def test_a_diverged_run_is_named():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,8 @@ from rich.table import Table
 from .experiments.contract import Verdict
 from .report.tables import number
 
-out = Console()
+# A file or a pipe has no width of its own.
+out = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
 MARKS = {True: "[green]holds[/]", False: "[red]fails[/]", None: "[yellow]not assessed[/]"}
 
 

@@ -234,7 +234,7 @@ def test_quick_and_small_sizes_assess_nothing():
     for settings, preset in ((quick, "quick"), (LAB, "quick"), (small, "lab")):
         found = verdicts(settings, preset, made_up(settings, **AS_IN_THE_PAPER))
         assert {v.word for v in found.values()} == {"not assessed"}
-        assert all(v.measured is not None and "too small" in v.reason for v in found.values())
+        assert all(v.measured is not None and "preset lab" in v.reason for v in found.values())
 
 
 def test_one_seed_assesses_nothing():

@@ -47,7 +47,7 @@ MISTAKES = [
     (lambda: Phase("sgd", lr=0.1, epochs=5, weight_decay=-1.0), "weight_decay must be >= 0"),
     (
         lambda: Phase("sgd", lr=2.0, epochs=5, weight_decay=0.5),
-        "lr * weight_decay must be < 1 (each step multiplies θ by 1 − lr·weight_decay), "
+        "lr * weight_decay must be <= 1 - 1e-6 (each step multiplies θ by 1 − lr·weight_decay), "
         "got 2 * 0.5",
     ),
     (
@@ -64,7 +64,7 @@ MISTAKES = [
     (lambda: TwoLayer(bias=1), "bias: input should be a valid boolean, got 1"),
     (lambda: TwoLayer(norm="group"), "norm must be 'batch' or 'layer', got 'group'"),
     (lambda: TwoLayer(activation="gelu"), "activation must be 'relu', 'softplus', 'tanh' or"),
-    (lambda: TwoLayer(ln_epsilon=0.0), "ln_epsilon must be > 0, got 0.0"),
+    (lambda: TwoLayer(ln_epsilon=0.0), "ln_epsilon must be >= 1e-15, got 0.0"),
     (lambda: TwoLayer(init=3), "init must be a table of fields (Init), got 3"),
     (lambda: Deep(depth=1), "depth must be >= 2, got 1"),
     (lambda: Init(gamma_scale=-1), "gamma_scale must be > 0, got -1"),

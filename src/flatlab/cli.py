@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from .errors import FlatlabError, UserError
+from .errors import FlatlabError, UserError, unknown
 
 if TYPE_CHECKING:
     from .experiments.running import Report
@@ -290,8 +290,10 @@ def bench(
             f"benchmarks are part of the source checkout, and {script} does not exist: "
             "clone the repository and install it with pip install -e ."
         )
-    flags = ["--only", only] if only else []
-    flags += ["--full"] * full + ["--json"] * as_json
+    flags = ["--full"] * full + ["--json"] * as_json
     sys.path.insert(0, str(script.parent))
-    runpy.run_path(str(script))["main"](flags)
+    made = runpy.run_path(str(script))
+    if only is not None and only not in made["BENCHMARKS"]:
+        raise unknown("benchmark", only, made["BENCHMARKS"])
+    made["main"]([*(["--only", only] if only else []), *flags])
     return DONE

@@ -50,7 +50,7 @@ class Phase:
     epochs: Annotated[int, Field(gt=0, le=10**12)]
     rho: Annotated[float, Field(ge=0, le=3e38)] = 0.0
     batch_size: Annotated[int, Field(gt=0)] | None = None
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    weight_decay: Annotated[float, Field(ge=0, le=3e38)] = 0.0
     noise: Annotated[float, Field(ge=0, le=3e38)] = 0.0
     max_first_layer_norm: Annotated[float, Field(ge=1e-15, le=1e15)] | None = None
 
@@ -64,10 +64,10 @@ class Phase:
             raise UserError(
                 f"noise belongs to 'label_noise', got noise={self.noise:g} with {self.algorithm!r}"
             )
-        if self.lr * self.weight_decay >= 1:
+        if self.lr * self.weight_decay > 1 - 1e-6:  # float32 would round 1 − lr·weight_decay to 0
             raise UserError(
-                f"lr * weight_decay must be < 1 (each step multiplies θ by 1 − lr·weight_decay), "
-                f"got {self.lr:g} * {self.weight_decay:g}"
+                "lr * weight_decay must be <= 1 - 1e-6 (each step multiplies θ by 1 − "
+                f"lr·weight_decay), got {self.lr:g} * {self.weight_decay:g}"
             )
 
 

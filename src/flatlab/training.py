@@ -108,6 +108,12 @@ def run_config(
             f"the logistic loss takes labels between -1 and 1, got {np.abs(data.y_train).max():g}: "
             "use mse, or labels -1 and 1"
         )
+    largest = max(float(np.abs(part).max()) for part in (data.x_train, data.x_test) if part.size)
+    if config.dtype == "float32" and largest > 1e15:
+        raise UserError(
+            f"inputs reach {largest:g}, whose squares float32 does not hold: rescale them, or use "
+            "dtype 'float64'"
+        )
     patience = _checkpoint_seconds()
     with contextlib.ExitStack() as stack:
         interrupted = stack.enter_context(_interrupts())

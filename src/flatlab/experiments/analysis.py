@@ -40,7 +40,7 @@ def judge(
     if interval is None:
         reason = f"needs two seeds or more, has {len(values)}"
     elif not decisive:
-        reason = "too small or too short to decide the claim, or a run diverged"
+        reason = "a run diverged, or the sizes are below those of the preset lab"
     else:
         holds, reason = rule(interval)
     return Verdict(claim, statement, paper, measured, low, high, holds, reason)

@@ -51,7 +51,7 @@ class TwoLayer:
     bias: bool = True
     norm: Literal["batch", "layer"] | None = None
     activation: Literal["relu", "softplus", "tanh", "identity"] = "relu"
-    ln_epsilon: Annotated[float, Field(gt=0)] = 1e-3
+    ln_epsilon: Annotated[float, Field(ge=1e-15, le=1e15)] = 1e-3
     init: Init = Field(default_factory=Init)
 
     def shapes(self, d: int) -> dict[str, tuple[int, ...]]:

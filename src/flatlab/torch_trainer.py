@@ -73,11 +73,10 @@ class TorchTrainer:
         return -1
 
     def _optimizer(self, phase: Phase) -> torch.optim.Optimizer:
-        params = list(self.net.parameters())
+        sgd = torch.optim.SGD(self.net.parameters(), lr=phase.lr, weight_decay=phase.weight_decay)
         if phase.algorithm in ("sam", "usam"):
-            normalised = phase.algorithm == "sam"
-            return SAM(params, phase.lr, phase.rho, phase.weight_decay, normalised)
-        return torch.optim.SGD(params, lr=phase.lr, weight_decay=phase.weight_decay)
+            return SAM(sgd, rho=phase.rho, normalised=phase.algorithm == "sam")
+        return sgd
 
     def _step(self, optimizer: torch.optim.Optimizer, x: torch.Tensor, y: torch.Tensor) -> bool:
         """Take one step; return whether every loss on the way was finite."""

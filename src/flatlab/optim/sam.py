@@ -1,28 +1,34 @@
-"""Sharpness-aware minimisation (Foret et al. 2021) as a torch optimizer."""
+"""SAM: the ascent of a fixed radius along the gradient."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch
-from torch import Tensor
+from torch.optim.optimizer import ParamsT
 
-from ..errors import UserError
+from . import _foreach as foreach
+from .ascent import AscentOptimizer, Part
+from .wrapper import Base, Optimizer
 
 
-class SAM(torch.optim.Optimizer):
-    """Plain SGD at the point that an ascent of radius rho reaches.
+class SAM(AscentOptimizer):
+    r"""Sharpness-aware minimisation (Foret et al. 2021, arXiv:2010.01412, Algorithm 1).
 
-        θ ← θ − lr (g(θ + s g(θ)) + weight_decay θ),   s = rho/‖g(θ)‖, or rho if not normalised
+        e = rho g(θ)/‖g(θ)‖   (or rho g(θ) if not normalised),   θ ← base(θ, g(θ + e))
 
-    The norm is taken over all parameters together. At a zero gradient there is no ascent. Weight
-    decay acts at θ and takes no part in the ascent.
+    The norm is taken over all parameters of all groups together; each group has its own rho.
 
+    Args:
+        params: Parameters or groups, or a base optimizer.
+        base: Class of the base optimizer; torch.optim.SGD if none is given.
+        rho: Ascent radius.
+        normalised: Whether the ascent has length rho, or rho‖g‖.
+        **options: Those of `AscentOptimizer` and of the base optimizer.
+
+    >>> import torch
     >>> w = torch.tensor([3.0], requires_grad=True)
     >>> optimizer = SAM([w], lr=0.1, rho=1.0)
     >>> def closure():
-    ...     optimizer.zero_grad()
     ...     loss = (w**2).sum()
     ...     loss.backward()
     ...     return loss
@@ -33,45 +39,21 @@ class SAM(torch.optim.Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Tensor],
-        lr: float,
-        rho: float,
-        weight_decay: float = 0.0,
+        params: ParamsT | Optimizer,
+        base: Base | None = None,
+        rho: float = 0.05,
+        *,
         normalised: bool = True,
+        **options: Any,
     ):
-        for name, value in {"lr": lr, "rho": rho, "weight_decay": weight_decay}.items():
-            if value < 0:
-                raise UserError(f"{name} must be >= 0, got {value!r}")
-        super().__init__(params, {"lr": lr, "rho": rho, "weight_decay": weight_decay})
+        super().__init__(params, base, rho, **options)
         self.normalised = normalised
 
-    def _with_gradient(self) -> list[tuple[dict[str, Any], Tensor, Tensor]]:
-        return [
-            (group, p, p.grad)
-            for group in self.param_groups
-            for p in group["params"]
-            if p.grad is not None
-        ]
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor:  # type: ignore[override]
-        """Take one step; the closure clears gradients, calls backward and returns the loss."""
-        if closure is None:
-            raise UserError("SAM.step needs a closure that recomputes the loss and its gradient")
-        with torch.enable_grad():
-            loss = closure()
-        found = self._with_gradient()
-        if not found:  # as torch.optim.SGD: nothing to do
-            return loss
-        norm = torch.linalg.vector_norm(torch.stack([g.norm() for _, _, g in found]))
-        before = [p.clone() for _, p, _ in found]
-        if norm > 0:
-            for group, p, g in found:
-                p.add_(g, alpha=float(group["rho"] / norm) if self.normalised else group["rho"])
-        with torch.enable_grad():
-            closure()
-        for (group, p, _), old in zip(found, before, strict=True):
-            p.copy_(old)
-            assert p.grad is not None  # the closure has just filled it
-            p.mul_(1 - group["lr"] * group["weight_decay"]).add_(p.grad, alpha=-group["lr"])
-        return loss
+    def _ascend(self, parts: list[Part]) -> None:
+        if self.normalised:
+            norm = foreach.norm([g for part in parts for g in part.grads])
+        else:
+            norm = parts[0].grads[0].new_ones(())
+        for part in parts:
+            factor = foreach.ratio(self._radius(part.group), norm)
+            foreach.add_scaled_(part.params, part.grads, factor)

@@ -1,0 +1,70 @@
+"""Arithmetic on lists of tensors as one vector; every result stays a tensor on its device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def one_device(tensors: Sequence[Tensor]) -> bool:
+    """Return whether all tensors live on one device."""
+    return len({t.device for t in tensors}) <= 1
+
+
+def norm(tensors: Sequence[Tensor]) -> Tensor:
+    """Return the Euclidean norm of all the tensors together.
+
+    >>> norm([torch.tensor([3.0]), torch.tensor([[4.0]])])
+    tensor(5.)
+    """
+    # Sixteen bits hold three digits, and no norm above 65504.
+    short = any(t.dtype in (torch.float16, torch.bfloat16) for t in tensors)
+    parts = torch._foreach_norm(list(tensors), 2, torch.float32 if short else None)
+    whole: Tensor = torch.linalg.vector_norm(torch.stack([p.to(parts[0].device) for p in parts]))
+    return whole
+
+
+def dot(one: Sequence[Tensor], two: Sequence[Tensor]) -> Tensor:
+    """Return the inner product of two lists of tensors.
+
+    >>> dot([torch.tensor([1.0, 2.0])], [torch.tensor([3.0, 4.0])])
+    tensor(11.)
+    """
+    parts = [torch.sum(a * b) for a, b in zip(one, two, strict=True)]
+    return torch.stack([p.to(parts[0].device) for p in parts]).sum()
+
+
+def times(tensors: Sequence[Tensor], factor: Tensor) -> list[Tensor]:
+    """Return every tensor times one factor.
+
+    >>> times([torch.tensor([1.0, 2.0])], torch.tensor(3.0))
+    [tensor([3., 6.])]
+    """
+    if one_device(tensors):
+        return list(torch._foreach_mul(list(tensors), factor.to(tensors[0].device)))
+    return [t * factor.to(t.device) for t in tensors]
+
+
+def add_scaled_(params: Sequence[Tensor], moves: Sequence[Tensor], factor: Tensor) -> None:
+    """Add factor times each move to its parameter, in place.
+
+    >>> w = torch.tensor([1.0, 2.0])
+    >>> add_scaled_([w], [torch.tensor([1.0, -1.0])], torch.tensor(0.5))
+    >>> w
+    tensor([1.5000, 1.5000])
+    """
+    if factor.device.type == "cpu":  # reading a number on the CPU waits for nothing
+        torch._foreach_add_(list(params), list(moves), alpha=float(factor))
+    else:
+        torch._foreach_add_(list(params), times(moves, factor))
+
+
+def ratio(above: Tensor | float, below: Tensor) -> Tensor:
+    """Return above/below, and 0 where that is no number: no direction means no displacement.
+
+    >>> ratio(1.0, torch.tensor(0.0)), ratio(0.0, torch.tensor(0.0)), ratio(1.0, torch.tensor(4.0))
+    (tensor(0.), tensor(0.), tensor(0.2500))
+    """
+    return torch.nan_to_num(above / below, nan=0.0, posinf=0.0, neginf=0.0)

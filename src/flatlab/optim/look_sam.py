@@ -1,0 +1,99 @@
+"""LookSAM: the second gradient every k steps, and its memory in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.optim.optimizer import ParamsT
+
+from ..errors import UserError
+from . import _foreach as foreach
+from .ascent import Climb
+from .sam import SAM
+from .wrapper import Base, Optimizer, not_negative
+
+
+class LookSAM(SAM):
+    """LookSAM (Liu et al. 2022, arXiv:2203.02714, Algorithm 1).
+
+        every k-th step:  g_s = ∇L(θ + rho g/‖g‖),   g_v = g_s − ⟨g_s, g⟩ g/‖g‖²
+        other steps:      g_s = g + alpha ‖g‖ g_v/‖g_v‖
+        θ ← base(θ, g_s)
+
+    Norms and products are over all parameters together. Where g_s is parallel to g up to rounding,
+    g_v is taken as zero and the other steps are the base optimizer's. A step whose gradients are
+    not finite is not counted, so the next one climbs.
+
+    Args:
+        params: Parameters or groups, or a base optimizer.
+        base: Class of the base optimizer; torch.optim.SGD if none is given.
+        rho: Ascent radius.
+        k: Steps from one ascent to the next; k = 1 is SAM.
+        alpha: Weight of the remembered direction.
+        **options: Those of `AscentOptimizer` and of the base optimizer.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT | Optimizer,
+        base: Base | None = None,
+        rho: float = 0.05,
+        *,
+        k: int = 5,
+        alpha: float = 0.7,
+        **options: Any,
+    ):
+        not_negative("alpha", alpha)
+        if not isinstance(k, int) or k < 1:
+            raise UserError(f"k must be a whole number >= 1, got {k!r}")
+        super().__init__(params, base, rho, normalised=True, **options)
+        self.k, self.alpha = k, alpha
+        self._counters["steps"] = 0
+
+    def _climbs(self) -> bool:
+        return super()._climbs() and self._counters["steps"] % self.k == 0
+
+    def _descent(self, climb: Climb) -> None:
+        if not super()._climbs():  # rho = 0: the base optimizer alone
+            return
+        if climb.before is None:
+            self._reuse(climb)
+        elif self._remember(climb):
+            self._counters["steps"] += 1
+
+    def _remember(self, climb: Climb) -> bool:
+        """Keep the direction of g_v; return whether it is finite."""
+        found = [
+            (p, p.grad, g)
+            for p, g in zip(climb.params, climb.grads, strict=True)
+            if p.grad is not None
+        ]
+        if not found:
+            return False
+        upper, lower = [f[1] for f in found], [f[2] for f in found]
+        norm = foreach.norm(lower)
+        along = foreach.ratio(foreach.ratio(foreach.dot(upper, lower), norm), norm)
+        across = foreach.times(lower, -along)
+        torch._foreach_add_(across, upper)
+        size, whole = foreach.norm(across), foreach.norm(upper)
+        if not bool(torch.isfinite(size + whole)):
+            return False
+        rounding = 10 * torch.finfo(whole.dtype).eps * whole
+        unit = foreach.times(across, torch.where(size > rounding, foreach.ratio(1.0, size), 0.0))
+        for (p, _, _), direction in zip(found, unit, strict=True):
+            self.state[p]["look"] = direction
+        return True
+
+    def _reuse(self, climb: Climb) -> None:
+        """Add the remembered direction to the gradients at θ."""
+        grads = [p.grad for p in climb.params if p.grad is not None]
+        norm = foreach.norm(grads)
+        if not bool(torch.isfinite(norm)):
+            return
+        self._counters["steps"] += 1
+        known = [p for p in climb.params if "look" in self.state[p]]
+        if known:
+            looks = foreach.times([self.state[p]["look"] for p in known], self.alpha * norm)
+            for p, look in zip(known, looks, strict=True):
+                p.grad = look if p.grad is None else p.grad.add_(look)

@@ -1,0 +1,187 @@
+"""Norms of per-example gradients without the gradients.
+
+For a layer z = W u with input u and back-propagated δ = ∂(v·f)/∂z, one example's gradient is
+Σ_t δ_t u_tᵀ over positions t (pixels, tokens; one for a plain linear layer). Its squared norm is
+‖δ‖²‖u‖² for one position, and otherwise that of the small product, or Σ_{ts} ⟨δ_t, δ_s⟩⟨u_t, u_s⟩,
+whichever is cheaper.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import unfold
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from .problem import Problem
+
+# Examples back-propagated together: patches of all layers stay in the cache, roughly.
+CHUNK = 50
+
+
+class Ghost:
+    """The layers of a problem whose parameters are each used once, in a form it knows."""
+
+    def __init__(self, problem: Problem, owners: dict[str, nn.Module]):
+        self.problem, self.owners = problem, owners
+        self.layers = list(dict.fromkeys(owners.values()))
+
+    @classmethod
+    def of(cls, problem: Problem) -> Ghost | None:
+        """Return the layers, or None where a parameter is not in such a layer.
+
+        That no parameter is used elsewhere too is seen on a few examples: the gradients of the
+        layers must add up to autograd's.
+        """
+        owners: dict[str, nn.Module] = {}
+        for prefix, module in problem.model.named_modules():
+            for name, _ in module.named_parameters(prefix, recurse=False, remove_duplicate=False):
+                if name in problem.params:
+                    owners[name] = module
+        if set(owners) != set(problem.params) or not all(map(_known, owners.values())):
+            return None
+        ghost = cls(problem, {name: owners[name] for name in problem.params})
+        return ghost if ghost._adds_up() else None
+
+    def pieces(self, problem: Problem) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield (x, outputs, y) in chunks that suit the cache."""
+        for (x, y), outputs in zip(problem.batches, problem.outputs, strict=True):
+            parts = (torch.split(part, CHUNK) for part in (x, outputs, y))
+            yield from zip(*parts, strict=True)
+
+    def norms(self, x: Tensor, times: int = 1) -> Callable[[Tensor], dict[str, Tensor]]:
+        """Return v ↦ ‖J_iᵀ v_i‖² by parameter, for each example of x; `times` calls will come."""
+        outputs, inputs, marks = self._forward(x)
+        grams: dict[nn.Module, Tensor] = {}
+        patches = {m: _patches(m, u) for m, u in inputs.items()}
+
+        def norms(covectors: Tensor) -> dict[str, Tensor]:
+            deltas = torch.autograd.grad(
+                outputs, [marks[m] for m in self.layers], covectors, retain_graph=True
+            )
+            found: dict[str, Tensor] = {}
+            for module, delta in zip(self.layers, deltas, strict=True):
+                delta = _positions(module, delta)
+                for name, owner in self.owners.items():
+                    if owner is module:
+                        u = patches[module]
+                        weight = name.rpartition(".")[2] == "weight"
+                        found[name] = (
+                            _weight_norms(module, delta, u, grams, times) if weight
+                            else delta.sum(1).square().sum(1)
+                        )  # fmt: skip
+            return found
+
+        return norms
+
+    def _forward(
+        self, x: Tensor
+    ) -> tuple[Tensor, dict[nn.Module, Tensor], dict[nn.Module, Tensor]]:
+        """Run the model and return its outputs, and each layer's input and output."""
+        inputs: dict[nn.Module, Tensor] = {}
+        marks: dict[nn.Module, Tensor] = {}
+
+        def keep(module: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> Tensor:
+            if module in marks:
+                raise _UsedTwice
+            inputs[module], marks[module] = given[0].detach(), out
+            return out.clone()  # an operation in place must not change what is marked
+
+        with contextlib.ExitStack() as stack:
+            for module in self.layers:
+                handle = module.register_forward_hook(keep)
+                stack.callback(handle.remove)
+            outputs = self.problem.model(x)
+        return outputs, inputs, marks
+
+    def _adds_up(self) -> bool:
+        x = self.problem.batches[0][0][:2]
+        try:
+            outputs, inputs, marks = self._forward(x)
+        except _UsedTwice:
+            return False
+        if set(marks) != set(self.layers):
+            return False
+        # Any covector will do: this one has no symmetry.
+        v = torch.linspace(0.5, 1.5, outputs.numel(), dtype=outputs.dtype).view_as(outputs)
+        v = v.to(outputs.device)
+        params = list(self.problem.params.values())
+        marked = [marks[m] for m in self.layers]
+        true = torch.autograd.grad(
+            outputs, params, v, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+        deltas = dict(zip(self.layers, torch.autograd.grad(outputs, marked, v), strict=True))
+        for (name, module), expected in zip(self.owners.items(), true, strict=True):
+            delta = _positions(module, deltas[module])
+            if name.rpartition(".")[2] == "weight":
+                u = _patches(module, inputs[module])
+                by_layer = (delta * u).sum((0, 1)) if _scales(module) else (
+                    torch.einsum("btk,btd->kd", delta, u)
+                )  # fmt: skip
+            else:
+                by_layer = delta.sum((0, 1))
+            scale = expected.abs().max() + torch.finfo(expected.dtype).tiny
+            error = (by_layer.reshape_as(expected) - expected).abs().max() / scale
+            if not error < 1e-3:  # a use elsewhere changes it by far more than rounding
+                return False
+        return True
+
+
+class _UsedTwice(Exception):
+    pass
+
+
+def _scales(module: nn.Module) -> bool:
+    return isinstance(module, _BatchNorm)
+
+
+def _known(module: nn.Module) -> bool:
+    if isinstance(module, nn.Conv1d | nn.Conv2d):
+        plain = type(module) in (nn.Conv1d, nn.Conv2d) and not isinstance(module.padding, str)
+        return plain and module.groups == 1 and module.padding_mode == "zeros"
+    if isinstance(module, _BatchNorm):
+        return not module.training
+    return type(module) is nn.Linear
+
+
+def _positions(module: nn.Module, delta: Tensor) -> Tensor:
+    """Return δ as (examples, positions, outputs)."""
+    if isinstance(module, nn.Linear):
+        return delta.reshape(len(delta), -1, delta.shape[-1])
+    return delta.flatten(2).transpose(1, 2) if delta.ndim > 2 else delta[:, None]
+
+
+def _patches(module: nn.Module, u: Tensor) -> Tensor:
+    """Return what multiplies the weight, as (examples, positions, inputs)."""
+    if isinstance(module, nn.Linear):
+        return u.reshape(len(u), -1, u.shape[-1])
+    if isinstance(module, _BatchNorm):
+        shape = [1, -1] + [1] * (u.ndim - 2)
+        mean, var = module.running_mean, module.running_var
+        assert mean is not None and var is not None  # a BatchNorm in eval mode
+        return _positions(module, (u - mean.view(shape)) / (var.view(shape) + module.eps).sqrt())
+    flat = isinstance(module, nn.Conv1d)
+    kernel, dilation, padding, stride = (
+        (least, getattr(module, name)[0]) if flat else getattr(module, name)
+        for name, least in (("kernel_size", 1), ("dilation", 1), ("padding", 0), ("stride", 1))
+    )
+    patches = unfold(u[:, :, None] if flat else u, kernel, dilation, padding, stride)
+    return patches.transpose(1, 2)
+
+
+def _weight_norms(
+    module: nn.Module, delta: Tensor, u: Tensor, grams: dict[nn.Module, Tensor], times: int
+) -> Tensor:
+    if _scales(module):
+        return (delta * u).sum(1).square().sum(1)
+    positions, rows, columns = delta.shape[1], delta.shape[2], u.shape[2]
+    if positions == 1:
+        return delta.square().sum((1, 2)) * u.square().sum((1, 2))
+    if positions * (rows + columns / times) < rows * columns:  # ⟨u_t, u_s⟩ is the same every time
+        if module not in grams:
+            grams[module] = torch.bmm(u, u.transpose(1, 2))
+        return (torch.bmm(delta, delta.transpose(1, 2)) * grams[module]).sum((1, 2))
+    return torch.bmm(delta.transpose(1, 2), u).square().sum((1, 2))

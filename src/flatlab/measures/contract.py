@@ -1,0 +1,192 @@
+"""What a measure is and what it returns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..problem import Problem
+from .effort import Effort
+
+Value = float | NDArray[np.float64]
+
+# Details with more numbers than this stay in Python: they are not written to JSON.
+PRINTED = 10_000
+
+
+@dataclass(frozen=True)
+class About:
+    """What one should know of a measure before believing it.
+
+    Attributes:
+        symbol: How it prints.
+        title: What it is, in one line.
+        formula: What is computed.
+        relu: What the ReLU rescaling (W₁, W₂) → (α W₁, W₂/α) does to it: "invariant" or "moves".
+        batchnorm: What rescaling the weights before a BatchNorm does to it.
+        permutation: What renaming hidden neurons does to it.
+        cost: What it costs.
+        caveat: What it is not.
+    """
+
+    symbol: str
+    title: str
+    formula: str
+    relu: str
+    batchnorm: str
+    permutation: str
+    cost: str
+    caveat: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a measure found, before it is labelled.
+
+    Attributes:
+        value: A number, or one number for each label or grid point.
+        stderr: Standard error, or a bound on the error where `dof` is None; 0 when exact.
+        exact: Exact up to rounding.
+        method: How it was found, in a few words.
+        dof: Degrees of freedom of a standard error; None if `stderr` is a bound.
+        complete: False if the budget ended before the tolerance was met.
+        labels: Names of the entries of an array.
+        details: Whatever else is worth keeping.
+    """
+
+    value: Value
+    stderr: Value = 0.0
+    exact: bool = False
+    method: str = ""
+    dof: int | None = None
+    complete: bool = True
+    labels: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Measure(Protocol):
+    """A frozen spec with a description and a way to read it off a problem."""
+
+    about: ClassVar[About]
+
+    def read(self, problem: Problem, effort: Effort) -> Outcome:
+        """Measure."""
+        ...
+
+
+@dataclass(frozen=True)
+class Card:
+    """The definition that goes with a number.
+
+    Attributes:
+        loss: Name of the loss; always its mean over examples.
+        parameters: Which parameters, in words.
+        size: How many numbers they hold.
+        examples: How many examples.
+        batches: Into how many batches they were cut (matters in mode "train").
+        mode: "eval", "train" or "recomputed".
+        dtype: In what precision products were computed.
+        products: Products with a matrix, gradients or passes that were spent.
+        seconds: Wall-clock time.
+        settings: The measure's own settings.
+    """
+
+    loss: str
+    parameters: str
+    size: int
+    examples: int
+    batches: int
+    mode: str
+    dtype: str
+    products: int
+    seconds: float
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A measured value with its error and its definition."""
+
+    name: str
+    symbol: str
+    value: Value
+    stderr: Value
+    exact: bool
+    method: str
+    card: Card
+    dof: int | None = None
+    complete: bool = True
+    labels: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def interval(self, level: float = 0.95) -> tuple[Value, Value]:
+        """Return a confidence interval (Student), or value ± bound where the error is a bound."""
+        from scipy.stats import t
+
+        wide = 1.0 if self.dof is None else float(t.ppf(0.5 + level / 2, self.dof))
+        return self.value - wide * self.stderr, self.value + wide * self.stderr
+
+    def __str__(self) -> str:
+        where = f"{self.method}, {self.card.examples:,} examples, {self.card.mode} mode"
+        cut = "" if self.complete else ", budget spent"
+        return f"{self.symbol} = {self.text()} ({where}{cut})"
+
+    def text(self) -> str:
+        """Return the value with its error, rounded to what the error allows."""
+        if isinstance(self.value, float):
+            return _with_error(self.value, float(self.stderr), self.exact)
+        if self.labels and len(self.labels) <= 4:
+            return ", ".join(
+                f"{label}: {value:.4g}"
+                for label, value in zip(self.labels, self.value, strict=True)
+            )
+        low, high = float(np.min(self.value)), float(np.max(self.value))
+        return f"{self.value.size:,} values from {low:.4g} to {high:.4g}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON; large details are left out."""
+        low, high = self.interval()
+        return {
+            "name": self.name,
+            "value": _plain(self.value),
+            "stderr": _plain(self.stderr),
+            "low": _plain(low),
+            "high": _plain(high),
+            "exact": self.exact,
+            "method": self.method,
+            "complete": self.complete,
+            "labels": list(self.labels),
+            "card": {**vars(self.card), "settings": dict(self.card.settings)},
+            "details": {k: _plain(v) for k, v in self.details.items() if np.size(v) <= PRINTED},
+        }
+
+
+def _with_error(value: float, error: float, exact: bool) -> str:
+    """Write a value to the digits that its error leaves.
+
+    >>> _with_error(21.3456, 0.0843, False), _with_error(2.0, 0.0, True)
+    ('21.35 ± 0.08', '2')
+    """
+    if exact or error == 0 or not math.isfinite(error):
+        return f"{value:.6g}"
+    digits = max(0, -math.floor(math.log10(error)))
+    if digits > 6 or abs(value) >= 1e6:
+        return f"{value:.6g} ± {error:.1g}"
+    return f"{value:.{digits}f} ± {error:.1g}" if error < 1 else f"{value:.4g} ± {error:.2g}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    return value

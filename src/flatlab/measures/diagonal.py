@@ -1,0 +1,143 @@
+"""The diagonal of a curvature matrix."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..problem import Problem
+from ..problem.examples import factors, pieces, rows
+from ..specs import spec
+from .contract import About, Outcome
+from .effort import Effort
+from .eigenvalues import Kind, Limit, Tolerance
+from .probes import sample
+from .trace import Method, route
+
+_BACKPACK = (
+    nn.Sequential, nn.Linear, nn.Conv1d, nn.Conv2d, nn.ReLU, nn.Tanh, nn.Sigmoid, nn.Flatten,
+    nn.MaxPool2d, nn.AvgPool2d,
+)  # fmt: skip
+
+
+@spec
+class Diagonal:
+    """Every A_jj: exactly from per-example gradients, or as E g_j (A g)_j over signs g.
+
+    BackPACK's exact diagonal serves plain chains of layers it has.
+
+    The Hessian's diagonal is the Gauss–Newton one where the network is linear in each parameter
+    alone. The error of an estimate is the standard error of each entry.
+    """
+
+    matrix: Kind = "hessian"
+    method: Method = "auto"
+    tolerance: Tolerance = 0.1
+    max_products: Limit = 200
+    about: ClassVar[About] = About(
+        "diag",
+        "the diagonal: the curvature along each parameter alone",
+        "∂²L/∂θ_j² for every parameter j",
+        "moves",
+        "moves",
+        "moves",
+        "exact: one backward pass for each output; otherwise up to 200 products",
+        "depends on the choice of coordinates; entries of an estimate have large errors",
+    )
+
+    def read(self, problem: Problem, effort: Effort) -> Outcome:
+        """Measure; an estimate stops when the root mean square error is small against the norm."""
+        way = route(problem, self.matrix, self.method, effort)
+        if way == "exact":
+            kind = "ggn" if self.matrix == "hessian" else self.matrix
+            found = _by_backpack(problem) if kind == "ggn" else None
+            how = "exact, BackPACK" if found is not None else "exact, per-example gradients"
+            values = _by_rows(problem, kind) if found is None else found
+            effort.spend(problem.outputs[0][0].numel())
+            return Outcome(values, 0.0 * values, True, how)
+        matrix = problem.matrix(self.matrix)
+        if way == "dense":
+            values = matrix.dense().diagonal().numpy()
+            effort.spend(problem.size)
+            return Outcome(values, 0.0 * values, True, "exact, dense")
+        effort.expect(self.max_products)
+
+        def probe(i: int) -> np.ndarray:
+            g = effort.signs("diagonal", i, problem.size)
+            return np.asarray((g * (matrix @ g)).numpy())
+
+        drawn = sample(
+            probe,
+            effort,
+            lambda mean, error: bool(
+                np.linalg.norm(error) <= self.tolerance * np.linalg.norm(mean)
+            ),
+            self.max_products,
+        )
+        return Outcome(
+            drawn.mean, drawn.stderr, False, f"Hutchinson, {len(drawn.rows)} probes",
+            drawn.dof, drawn.complete,
+        )  # fmt: skip
+
+
+def _by_rows(problem: Problem, kind: str) -> np.ndarray:
+    total = torch.zeros(problem.size, dtype=torch.float64)
+    for x, outputs, y in pieces(problem):
+        values, vectors = factors(problem, kind, outputs, y)
+        vectors = vectors.reshape(*outputs.shape, -1)
+        for c in range(values.shape[1]):
+            squares = rows(problem, x, vectors[..., c]).double().square()
+            total += values[:, c].double() @ squares / problem.n
+    return np.asarray(total.numpy())
+
+
+def _by_backpack(problem: Problem) -> np.ndarray | None:
+    """Return the Gauss–Newton diagonal by BackPACK, or None where it does not know a part."""
+    loss = _known_loss(problem)
+    whole = isinstance(problem.model, nn.Sequential) and all(
+        type(module) in _BACKPACK for module in problem.model.modules()
+    )
+    leaves = [id(module) for module in _leaves(problem.model)]
+    whole &= len(set(leaves)) == len(leaves)
+    whole &= not any(getattr(module, "inplace", False) for module in problem.model.modules())
+    whole &= len(problem.params) == len(list(problem.model.parameters()))
+    if loss is None or not whole:
+        return None
+    from backpack import backpack, extend
+    from backpack.extensions import DiagGGNExact
+
+    model, loss = extend(copy.deepcopy(problem.model)), extend(loss)
+    params = dict(model.named_parameters())
+    total: list[Tensor] = [torch.zeros_like(params[name]).double() for name in problem.params]
+    for x, y in problem.batches:
+        with backpack(DiagGGNExact()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its hooks fire on inputs without gradients
+            loss(model(x), y).backward()
+        for part, name in zip(total, problem.params, strict=True):
+            part += params[name].diag_ggn_exact.double() * (len(x) / problem.n)
+    return np.asarray(torch.cat([part.flatten() for part in total]).numpy())
+
+
+def _leaves(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield the layers of nested Sequentials in order, a layer used twice twice."""
+    if isinstance(module, nn.Sequential):
+        for child in module:
+            yield from _leaves(child)
+    else:
+        yield module
+
+
+def _known_loss(problem: Problem) -> Any:
+    loss = problem.loss
+    plain = type(loss) in (nn.MSELoss, nn.CrossEntropyLoss)
+    smoothed = isinstance(loss, nn.CrossEntropyLoss) and loss.label_smoothing > 0
+    weighted = getattr(loss, "weight", None) is not None or smoothed
+    if plain and not weighted:
+        return type(loss)()
+    return nn.CrossEntropyLoss() if loss is nn.functional.cross_entropy else None

@@ -1,0 +1,159 @@
+"""Rayleigh–Ritz on a growing block Krylov space: the Lanczos method, fully re-orthogonalised.
+
+scipy's `eigsh` runs to its end or raises: it can neither stop at a budget with the best pair so far
+nor say how good that pair is. This one is stopped from outside after any product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from torch import Tensor
+
+from ..problem import Matrix
+from .effort import Effort
+
+# Larger vectors are kept in float32, to halve the memory of the basis.
+LARGE = 5_000_000
+
+
+@dataclass(frozen=True)
+class Ritz:
+    """Approximate eigenpairs, ascending.
+
+    Attributes:
+        values: Ritz values θ.
+        residuals: ‖A v − θ v‖: some eigenvalue lies within that of θ.
+        coefficients: Ritz vectors in the basis, one a column.
+    """
+
+    values: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+    coefficients: NDArray[np.float64]
+
+    def error(self, index: int) -> float:
+        """Return an error of one pair: the residual, or 4 residual²/gap if that is less.
+
+        The residual bounds the distance to some eigenvalue. The square holds with a factor 1 for
+        the gap to the other eigenvalues; here it is to the other Ritz values, less their residuals,
+        hence the 4. Which eigenvalue it is, no residual tells: a start vector with almost nothing
+        of the wanted eigenvector can miss it for a while (once in some hundred small problems).
+        """
+        index %= len(self.values)
+        residual = float(self.residuals[index])
+        others = np.delete(np.arange(len(self.values)), index)
+        if not len(others):
+            return residual
+        gaps = np.abs(self.values[others] - self.values[index]) - self.residuals[others]
+        gap = float(gaps.min())
+        floor = 50 * float(np.finfo(np.float64).eps * np.abs(self.values).max())  # of rounding
+        return max(min(residual, 4 * residual**2 / gap), floor) if gap > 0 else residual
+
+
+class Krylov:
+    """span{Q, AQ, A²Q, …} for a block Q of start vectors, one block more at each `grow`."""
+
+    def __init__(self, matrix: Matrix, start: Tensor, fresh: Callable[[int], Tensor]):
+        """Begin.
+
+        Args:
+            matrix: The matrix.
+            start: Start vectors, (size, block).
+            fresh: i ↦ a random vector, for when the space is exhausted in some direction.
+        """
+        self.matrix, self._fresh, self._drawn = matrix, fresh, 0
+        self.dtype = torch.float64 if matrix.size <= LARGE else torch.float32
+        self.basis = torch.empty((0, matrix.size), dtype=self.dtype)
+        self.T = np.zeros((0, 0))
+        self.coupling = np.zeros((0, 0))
+        self._next, _ = self._orthonormal(start.to(self.dtype))
+
+    @property
+    def steps(self) -> int:
+        """Number of vectors multiplied so far."""
+        return len(self.T)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the space is everything."""
+        return self.steps >= self.matrix.size or self._next.shape[1] == 0
+
+    def grow(self) -> None:
+        """Multiply the newest block and orthogonalise the product, twice."""
+        block = self._next
+        product = (self.matrix @ block).to(self.dtype)
+        self.basis = torch.cat([self.basis, block.T])
+        columns = torch.zeros((len(self.basis), block.shape[1]), dtype=self.dtype)
+        for _ in range(2):
+            overlap = self.basis @ product
+            product = product - self.basis.T @ overlap
+            columns += overlap
+        k = len(self.T)
+        T = np.zeros((len(self.basis), len(self.basis)))
+        T[:k, :k] = self.T
+        T[:, k:] = columns.double().numpy()
+        T[k:, :k] = T[:k, k:].T
+        T[k:, k:] = (T[k:, k:] + T[k:, k:].T) / 2
+        self.T = T
+        self._next, self.coupling = self._orthonormal(product)
+
+    def ritz(self) -> Ritz:
+        """Return the Ritz pairs."""
+        values, vectors = eigh(self.T)
+        last = vectors[len(self.T) - self.coupling.shape[1] :]
+        floor = 50 * np.finfo(np.float64).eps * np.abs(values).max()  # of rounding
+        residuals = np.maximum(np.linalg.norm(self.coupling @ last, axis=0), floor)
+        return Ritz(values, residuals, vectors)
+
+    def vectors(self, coefficients: NDArray[np.float64]) -> Tensor:
+        """Return Ritz vectors, (size, k)."""
+        return self.basis.T.double() @ torch.from_numpy(np.ascontiguousarray(coefficients))
+
+    def _orthonormal(self, block: Tensor) -> tuple[Tensor, NDArray[np.float64]]:
+        """Return an orthonormal block Q and R with block = Q R, Q orthogonal to the basis.
+
+        A column that depends on those before it is replaced by a random one, with a zero row in R;
+        as many columns are dropped as there is no room for.
+        """
+        room = self.matrix.size - len(self.basis)
+        width = min(block.shape[1], room)
+        scale = float(np.abs(self.T).max()) if len(self.T) else float(block.norm())
+        made = torch.empty((block.shape[0], 0), dtype=self.dtype)
+        R = np.zeros((width, block.shape[1]))
+        eps = float(torch.finfo(self.dtype).eps)
+        for column in range(block.shape[1]):
+            v = block[:, column]
+            for _ in range(2):
+                overlap = made.T @ v
+                v = v - made @ overlap
+                R[: made.shape[1], column] += overlap.double().numpy()
+            norm = float(v.norm())
+            if norm > 100 * eps * scale and made.shape[1] < width:
+                R[made.shape[1], column] = norm
+                made = torch.cat([made, (v / norm)[:, None]], 1)
+        while made.shape[1] < width:
+            made = torch.cat([made, self._random(made)[:, None]], 1)
+        return made, R
+
+    def _random(self, made: Tensor) -> Tensor:
+        v = self._fresh(self._drawn).to(self.dtype)
+        self._drawn += 1
+        for _ in range(3):
+            v = v - self.basis.T @ (self.basis @ v) - made @ (made.T @ v)
+            v = v / v.norm()
+        return v
+
+
+def krylov(
+    matrix: Matrix, effort: Effort, purpose: str, block: int = 1, start: Tensor | None = None
+) -> Krylov:
+    """Return a Krylov space from random start vectors, or from given ones."""
+    block = min(block, matrix.size)
+    if start is None:
+        start = effort.normal(purpose, 0, matrix.size, block)
+    return Krylov(matrix, start, lambda i: effort.normal(f"{purpose}:fresh", i, matrix.size))

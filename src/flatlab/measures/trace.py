@@ -1,0 +1,169 @@
+"""The trace of a curvature matrix, of all parameters and layer by layer."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from ..errors import UserError
+from ..problem import Problem
+from ..problem.certificate import linear_in_each_parameter
+from ..problem.examples import exact_traces
+from ..problem.selection import layer_of
+from ..specs import spec
+from .contract import About, Outcome
+from .effort import Effort
+from .eigenvalues import Kind, Limit, Tolerance
+from .probes import orthogonal_to, sample, sketch
+
+Method = Literal["auto", "exact", "dense", "probes"]
+
+# Exact traces need one backward pass for each output of an example, dense ones a product for each
+# parameter: up to these many they are preferred to an estimate.
+MOST_OUTPUTS = 64
+MOST_PARAMETERS = 48
+
+
+def route(problem: Problem, matrix: str, method: str, effort: Effort) -> str:
+    """Return how a trace (or a diagonal) is found: "exact", "dense" or "probes".
+
+    Exact is by per-example gradients. It serves the Gauss–Newton, Fisher and Gram matrices always,
+    and the Hessian where the network is linear in each parameter alone, so that Tr ∇²L = Tr GGN.
+    """
+    if method in ("dense", "probes"):
+        return method
+    outputs = problem.outputs[0][0].numel()
+    mixed = problem.mode == "train" and problem.has_batchnorm
+    fits = not mixed and (matrix != "hessian" or linear_in_each_parameter(problem, effort.seed))
+    if method == "exact":
+        if not fits:
+            raise UserError(
+                "the exact trace needs a network that is linear in each parameter alone (ReLU, "
+                "max-pooling, fixed statistics), measured outside mode='train': use method='auto'"
+            )
+        return "exact"
+    if fits and outputs <= MOST_OUTPUTS:
+        return "exact"
+    return "dense" if problem.size <= MOST_PARAMETERS else "probes"
+
+
+def _by_examples(problem: Problem, matrix: str, effort: Effort) -> dict[str, float]:
+    kind = "ggn" if matrix == "hessian" else matrix
+    return exact_traces(problem, kind, effort.spend)
+
+
+@spec
+class Trace:
+    """Tr A: exactly through per-example gradients where that can be, otherwise by Hutch++.
+
+    With Q an orthonormal basis of the range of a sketch and g of independent signs,
+
+        Tr A = Tr QᵀAQ + E gᵀ(I − QQᵀ) A (I − QQᵀ) g
+    """
+
+    matrix: Kind = "hessian"
+    method: Method = "auto"
+    tolerance: Tolerance = 0.03
+    max_products: Limit = 400
+    about: ClassVar[About] = About(
+        "Tr",
+        "the trace: the sum of all eigenvalues",
+        "Tr ∇²L; for networks linear in each parameter alone, (1/n) Σ_i Tr J_iᵀ (∂²ℓ_i/∂f²) J_i",
+        "moves",
+        "moves",
+        "invariant",
+        "exact: one backward pass for each output; otherwise 30 to 400 products",
+        "positive and negative curvature cancel in it. ReLU kinks are not seen",
+    )
+
+    def read(self, problem: Problem, effort: Effort) -> Outcome:
+        """Measure."""
+        way = route(problem, self.matrix, self.method, effort)
+        if way == "exact":
+            found = _by_examples(problem, self.matrix, effort)
+            return Outcome(sum(found.values()), 0.0, True, "exact, per-example gradients")
+        matrix = problem.matrix(self.matrix)
+        if way == "dense":
+            effort.expect(problem.size)
+            value = float(matrix.dense().trace())
+            effort.spend(problem.size)
+            return Outcome(value, 0.0, True, "exact, dense")
+        effort.expect(60)
+        Q, AQ = sketch(matrix, effort)
+        large = float((Q * AQ).sum())
+
+        def probe(i: int) -> np.ndarray:
+            v = orthogonal_to(Q, effort.signs("trace", i, problem.size))
+            return np.array([float(v @ (matrix @ v))])
+
+        drawn = sample(
+            probe,
+            effort,
+            lambda mean, error: float(error[0]) <= self.tolerance * abs(large + float(mean[0])),
+            self.max_products,
+        )
+        return Outcome(
+            large + float(drawn.mean[0]), float(drawn.stderr[0]), False,
+            f"Hutch++, {len(drawn.rows)} probes", drawn.dof, drawn.complete,
+        )  # fmt: skip
+
+
+@spec
+class LayerTrace:
+    """The trace of every layer's diagonal block, exactly or by Hutchinson's estimator.
+
+    With g of independent signs, E g_lᵀ (A g)_l = Tr A_ll: each probe serves all layers at once.
+    """
+
+    matrix: Kind = "hessian"
+    method: Method = "auto"
+    tolerance: Tolerance = 0.1
+    max_products: Limit = 400
+    about: ClassVar[About] = About(
+        "Tr by layer",
+        "the trace of each layer's diagonal block; they add up to the trace",
+        "Tr ∂²L/∂θ_l² for every layer l",
+        "moves",
+        "moves",
+        "invariant",
+        "as the trace",
+        "a layer's share depends on how the scale is spread over layers",
+    )
+
+    def read(self, problem: Problem, effort: Effort) -> Outcome:
+        """Measure; the tolerance is relative to the largest layer."""
+        layers = problem.layers
+        way = route(problem, self.matrix, self.method, effort)
+        if way == "exact":
+            found = _by_examples(problem, self.matrix, effort)
+            totals = dict.fromkeys(layers, 0.0)
+            for name, value in found.items():
+                totals[name if name in totals else layer_of(name)] += value
+            values = np.array(list(totals.values()))
+            return Outcome(
+                values, 0.0 * values, True, "exact, per-example gradients", labels=tuple(layers)
+            )
+        matrix = problem.matrix(self.matrix)
+        if way == "dense":
+            diagonal = matrix.dense().diagonal()
+            effort.spend(problem.size)
+            values = np.array([float(diagonal[part].sum()) for part in layers.values()])
+            return Outcome(values, 0.0 * values, True, "exact, dense", labels=tuple(layers))
+        effort.expect(100)
+
+        def probe(i: int) -> np.ndarray:
+            g = effort.signs("layers", i, problem.size)
+            product = g * (matrix @ g)
+            return np.array([float(product[part].sum()) for part in layers.values()])
+
+        drawn = sample(
+            probe,
+            effort,
+            lambda mean, error: bool(error.max() <= self.tolerance * np.abs(mean).max()),
+            self.max_products,
+        )
+        return Outcome(
+            drawn.mean, drawn.stderr, False, f"Hutchinson, {len(drawn.rows)} probes",
+            drawn.dof, drawn.complete, tuple(layers),
+        )  # fmt: skip

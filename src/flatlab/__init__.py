@@ -17,20 +17,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import data as data
+    from . import measures as measures
     from . import models as models
     from . import optim as optim
     from .errors import FlatlabError as FlatlabError
+    from .explaining import explain as explain
     from .losses import Loss as Loss
+    from .measures import Budget as Budget
+    from .measuring import invariance as invariance
+    from .measuring import measure as measure
+    from .measuring import rescale as rescale
+    from .problem import Problem as Problem
     from .run import Run as Run
     from .run import load_run as load_run
     from .schedule import LogGrid as LogGrid
     from .schedule import Phase as Phase
+    from .tracking import Tracker as Tracker
     from .training import train as train
 
 __version__ = "0.1.0"
 
-_ROOMS = ("data", "models", "optim")
+_ROOMS = ("data", "measures", "models", "optim")
 _NAMES = {
+    "Budget": "measures",
+    "Problem": "problem",
+    "Tracker": "tracking",
+    "explain": "explaining",
+    "invariance": "measuring",
+    "measure": "measuring",
+    "rescale": "measuring",
     "FlatlabError": "errors",
     "LogGrid": "schedule",
     "Loss": "losses",
@@ -41,15 +56,23 @@ _NAMES = {
 }
 
 __all__ = [
+    "Budget",
     "FlatlabError",
     "LogGrid",
     "Loss",
     "Phase",
+    "Problem",
     "Run",
+    "Tracker",
     "data",
+    "explain",
+    "invariance",
     "load_run",
+    "measure",
+    "measures",
     "models",
     "optim",
+    "rescale",
     "train",
 ]
 

@@ -104,11 +104,12 @@ def _options(
 @app.command("list")
 def list_(
     kind: Annotated[
-        str, typer.Argument(help="experiments, data, models or algorithms")
+        str,
+        typer.Argument(help="experiments, data, models, algorithms, measures or optimizers"),
     ] = "experiments",
     as_json: Json = False,
 ) -> int:
-    """List what there is: experiments, data, models or algorithms."""
+    """List what there is: experiments, data, models, algorithms, measures or optimizers."""
     from .listing import LISTS
 
     if kind not in LISTS:
@@ -273,6 +274,67 @@ def _show_run(made: Run, as_json: bool) -> None:
     print_table(some_rows(made.columns, 16), "history")
     for line in describe_run(made):
         print_line(line)
+
+
+@app.command()
+def measure(
+    target: Annotated[
+        str, typer.Argument(help="A run directory, or MODULE:FACTORY giving (model, loss, data)")
+    ],
+    measures: Annotated[
+        list[str] | None,
+        typer.Option(help="e.g. trace or lambda_max:tolerance=1e-4; may be repeated; or all"),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Measure on this instead, e.g. xor:d=30,n=1000 or a.npz")
+    ] = None,
+    mode: Annotated[str, typer.Option(help="eval, train or recomputed")] = "eval",
+    params: Annotated[
+        list[str] | None, typer.Option(help="Name pattern or layer; may be repeated")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="float64 raises the precision")] = None,
+    seed: Annotated[int, typer.Option(help="Decides probes and start vectors.")] = 0,
+    budget: Annotated[float | None, typer.Option(help="Seconds for each measure.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Measure the sharpness of a stored run or of your own model."""
+    from .measuring import measure as take
+    from .targets import target_of
+
+    found = target_of(target, data)
+    chosen: Any = measures or None
+    readings = take(
+        found.model, found.loss, found.data, "all" if measures == ["all"] else chosen, mode,
+        params or None, seed, budget, dtype=dtype, reference=found.reference,
+        progress=False if as_json else None, skip=measures == ["all"],
+    )  # fmt: skip
+    if as_json:
+        _emit({"target": target, "measures": readings.to_dict(), "skipped": readings.skipped})
+        return DONE
+    from .console import print_line, print_table
+
+    print_table(readings.rows(), target)
+    print_line(readings.footnote())
+    for name, reason in readings.skipped.items():
+        print_line(f"left out {name}: {reason}")
+    return DONE
+
+
+@app.command()
+def explain(
+    name: Annotated[str, typer.Argument(help="A measure, e.g. trace; see `flatlab list measures`")],
+    as_json: Json = False,
+) -> int:
+    """Say what a measure is, what it is invariant to, what it costs and what it is not."""
+    from .explaining import explanation, facts
+
+    if as_json:
+        _emit(facts(name))
+    else:
+        from .console import print_line
+
+        print_line(explanation(name))
+    return DONE
 
 
 @app.command()

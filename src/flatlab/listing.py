@@ -48,11 +48,31 @@ def _algorithms() -> Rows:
     return [{"name": name, "what": what} for name, what in ALGORITHMS.items()]
 
 
+def _measures() -> Rows:
+    from .measures import CATALOGUE
+
+    return [
+        {"name": name, "what": m.about.title, "ReLU rescaling": m.about.relu, "cost": m.about.cost}
+        for name, m in CATALOGUE.items()
+    ]
+
+
+def _optimizers() -> Rows:
+    from .optim import OPTIMIZERS
+
+    return [
+        {"name": name, "what": (cls.__doc__ or "").splitlines()[0]}
+        for name, cls in OPTIMIZERS.items()
+    ]
+
+
 LISTS: dict[str, Callable[[], Rows]] = {
     "experiments": _experiments,
     "data": _data,
     "models": _models,
     "algorithms": _algorithms,
+    "measures": _measures,
+    "optimizers": _optimizers,
 }
 
 

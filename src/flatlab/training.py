@@ -21,7 +21,7 @@ from .data.catalogue import make
 from .engine import CompiledTrainer, evaluate, unsupported
 from .errors import StoreError, UserError, unknown
 from .losses import Loss, as_loss
-from .models import Architecture, Params
+from .models import Architecture, Params, build
 from .run import Columns, Run, load_run, read_result, split
 from .schedule import LogGrid, Phase
 from .store import RunStore
@@ -42,6 +42,14 @@ class Trainer(Protocol):
     def advance(self, phase: Phase, first: int, last: int, epoch0: int) -> int: ...  # noqa: D102
 
 
+class Track(Protocol):
+    """What `tracking.Tracker` is to training."""
+
+    every: int
+
+    def take(self, model: Any, step: int, loss: Any, data: Any) -> Any: ...  # noqa: D102
+
+
 def train(
     arch: Architecture,
     data: Dataset,
@@ -55,6 +63,7 @@ def train(
     fresh: bool = False,
     backend: Backend = "auto",
     report: Report | None = None,
+    track: Track | None = None,
 ) -> Run:
     """Train a network and return the run.
 
@@ -70,6 +79,8 @@ def train(
         fresh: Start again even if `out` holds this run.
         backend: "auto" takes the compiled engine where it can and torch elsewhere, with a note.
         report: Called a few times a second with {"epoch", "epochs", "train_loss", ...}.
+        track: A `Tracker`: measures at those log points whose epoch is a multiple of its `every`,
+            as far as this call trains; the tracker keeps what it read.
     """
     config = RunConfig(
         arch=arch,
@@ -80,7 +91,9 @@ def train(
         dtype=dtype,
         log=log or LogGrid(),
     )
-    return run_config(config, data=data, out=out, fresh=fresh, backend=backend, report=report)
+    return run_config(
+        config, data=data, out=out, fresh=fresh, backend=backend, report=report, track=track
+    )
 
 
 def run_config(
@@ -91,6 +104,7 @@ def run_config(
     fresh: bool = False,
     backend: Backend = "auto",
     report: Report | None = None,
+    track: Track | None = None,
 ) -> Run:
     """Train what a configuration says; see `train`."""
     if backend not in get_args(Backend):
@@ -128,6 +142,7 @@ def run_config(
                     return dataclasses.replace(load_run(out), data=data)
         session = _Session(config, data, store, start, backend, patience)
         session.report = report or session.report
+        session.track = track
         return session.run(interrupted)
 
 
@@ -235,6 +250,7 @@ class _Session:
         return self._end("done")
 
     diverged_at: int | None = None
+    track: Track | None = None
 
     def _advance_phase(
         self,
@@ -290,6 +306,13 @@ class _Session:
                 self.diverged_at = epoch0 + epoch
                 return
             self.rows.append({"epoch": epoch0 + epoch, **row})
+            self._follow(epoch0 + epoch)
+
+    def _follow(self, epoch: int) -> None:
+        """Let the tracker measure the network as it is."""
+        if self.track is not None and epoch % self.track.every == 0:
+            net = build(self.config.arch, self.trainer.params(), self.data.x_train)
+            self.track.take(net, epoch, self.config.loss, self.data)
 
     def _tell(self, epoch: float) -> None:
         last = {name: value for name, value in self.rows[-1].items() if name != "epoch"}

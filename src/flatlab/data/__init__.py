@@ -10,6 +10,7 @@ from .circle import circle as circle
 from .complete import complete as complete
 from .cube import cube as cube
 from .dataset import Dataset as Dataset
+from .images import images as images
 from .mixture import gaussian_mixture as gaussian_mixture
 from .parity import parity as parity
 from .sphere import sphere as sphere
@@ -25,6 +26,7 @@ __all__ = [
     "descriptions",
     "from_arrays",
     "gaussian_mixture",
+    "images",
     "load",
     "make",
     "parity",

@@ -29,7 +29,17 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import jax_scan, memory, overhead, parallel, scaling, steps
+from benchmarks import (
+    jax_scan,
+    measure_memory,
+    measures,
+    memory,
+    overhead,
+    parallel,
+    sam_step,
+    scaling,
+    steps,
+)
 from benchmarks.cases import CASES
 from benchmarks.rows import Row, Tell, table
 from benchmarks.timing import one_thread
@@ -44,6 +54,11 @@ BENCHMARKS: dict[str, Callable[[Tell, bool], list[Row]]] = {
     "parallel": lambda tell, full: parallel.benchmark(tell),
     "overhead": lambda tell, full: overhead.benchmark(tell),
     "memory": memory.benchmark,
+    "trace": lambda tell, full: measures.trace(tell),
+    "lambda_max": lambda tell, full: measures.lambda_max(tell),
+    "tracker": lambda tell, full: measures.tracker(tell),
+    "sam_step": lambda tell, full: sam_step.benchmark(tell),
+    "measure_memory": lambda tell, full: measure_memory.benchmark(tell),
 }
 
 
@@ -94,7 +109,10 @@ def _progress(stack: ExitStack) -> Tell:
 def _machine() -> dict[str, Any]:
     found = {"python": platform.python_version(), "cpu": _cpu(), "cores": parallel.cores()}
     found["load"] = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
-    for package in ("flatlab", "numpy", "numba", "torch", "jax"):
+    for package in (
+        *("flatlab", "numpy", "numba", "torch", "jax"),
+        *("curvlinops-for-pytorch", "pyhessian", "pytorch_optimizer"),
+    ):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

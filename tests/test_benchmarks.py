@@ -6,6 +6,7 @@ import importlib.util
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 _FILE = Path(__file__).parents[1] / "benchmarks" / "run.py"
@@ -13,7 +14,19 @@ _SPEC = importlib.util.spec_from_file_location("benchmarks_run", _FILE)
 run = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(run)
 
-from benchmarks import cases, eager, jax_scan, memory, rows, scaling, steps  # noqa: E402
+from benchmarks import (  # noqa: E402
+    cases,
+    eager,
+    jax_scan,
+    measure_memory,
+    measures,
+    memory,
+    rows,
+    sam_step,
+    scaling,
+    steps,
+    vgg,
+)
 
 # Rounding in float64 over at most 100 steps; weights are of order 1.
 TOLERANCE = 1e-9
@@ -128,3 +141,86 @@ def test_examples_in_the_docstrings():
 
 def test_peak_memory_is_at_least_the_interpreter():
     assert memory.peak_mebibytes() > 10
+
+
+MEASURING = {
+    "trace": lambda: measures.trace(quiet, n=12, probes=4),
+    "lambda_max": lambda: measures.lambda_max(quiet, n=12),
+    "tracker": lambda: measures.tracker(quiet, n=12, batch=8),
+    "sam_step": lambda: sam_step.benchmark(quiet, batch=8, rounds=1),
+    "measure_memory": lambda: measure_memory.benchmark(quiet, warm_up=1, repeats=1),
+}
+
+
+def quiet(message):
+    pass
+
+
+@pytest.fixture
+def noise_images(monkeypatch):
+    monkeypatch.delenv("FLATLAB_DATA", raising=False)
+
+
+@pytest.mark.parametrize("name", MEASURING)
+def test_measuring_benchmarks_run_at_a_tiny_size(name, noise_images):
+    """Every row has a figure or says that it was skipped; what was judged has its target."""
+    assert name in run.BENCHMARKS
+    with run.one_thread():
+        found = MEASURING[name]()
+    assert {row.name for row in found} == {name}
+    for row in found:
+        assert row.what.startswith("skipped: ") or (row.value is not None and row.unit)
+    if not any(row.value is None for row in found):
+        assert any(row.target is not None for row in found)
+
+
+@pytest.mark.parametrize(
+    ("module", "names", "peer"),
+    [
+        (measures, ["trace", "lambda_max"], "pyhessian"),
+        (sam_step, ["sam_step"], "pytorch_optimizer"),
+    ],
+)
+def test_a_peer_that_is_not_installed_is_one_skipped_row(
+    module, names, peer, monkeypatch, noise_images
+):
+    monkeypatch.setattr(module, "installed", lambda: False)
+    for name in names:
+        with run.one_thread():
+            *ours, last = MEASURING[name]()
+        assert last.what == f"skipped: {peer} is not installed" and last.value is None
+        assert all(row.value > 0 for row in ours)
+
+
+@pytest.mark.skipif(not sam_step.installed(), reason="pytorch_optimizer is not installed")
+def test_a_sam_with_another_radius_is_not_timed(monkeypatch, noise_images):
+    sam_step.require_agreement(4)
+    ours = sam_step.SAM
+    monkeypatch.setattr(sam_step, "SAM", lambda params, rho, lr: ours(params, rho=2 * rho, lr=lr))
+    with pytest.raises(RuntimeError, match="differ by"):
+        sam_step.require_agreement(4)
+
+
+def test_vgg_is_seeded_and_has_the_size_it_says(noise_images):
+    assert doctest.testmod(vgg).failed == 0
+    assert doctest.testmod(measures).failed == 0
+    x, y, what = vgg.images(5)
+    assert (x.shape, y.shape, what) == ((5, 3, 32, 32), (5,), "noise images")
+    assert vgg.images(5)[0].equal(x)
+    one, two = (dict(vgg.network().named_parameters()) for _ in range(2))
+    assert all(one[name].equal(two[name]) for name in one)
+
+
+@pytest.mark.parametrize("given", ["file", "folder"])
+def test_images_are_read_from_the_named_place(given, tmp_path, monkeypatch):
+    """Pixels go from (n, 32, 32, 3) to (n, 3, 32, 32), mean 0, deviation 1."""
+    x = np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), dtype=np.uint8)
+    file = tmp_path / "cifar10_some.npz"
+    np.savez(file, x_train=x, y_train=np.arange(6, dtype=np.uint8))
+    monkeypatch.setenv("FLATLAB_DATA", str(file if given == "file" else tmp_path))
+    pixels, labels, what = vgg.images(6)
+    assert what == "CIFAR-10" and labels.tolist() == [0, 1, 2, 3, 4, 5]
+    expected = (x[2, 5, 7, 1] - x.mean()) / x.std(ddof=1)
+    assert pixels[2, 1, 5, 7].item() == pytest.approx(expected, abs=1e-4)  # float32
+    with pytest.raises(ValueError, match=r"7 images are needed, and .* has 6"):
+        vgg.images(7)

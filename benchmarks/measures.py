@@ -1,0 +1,173 @@
+"""Measuring against PyHessian, and following λ_max against finding it anew.
+
+The same network, loss and images for both, each side with its own construction in the time. These
+runs are long, so each is timed once, in processor time, after a warm-up on a few images.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from flatlab.measures.eigenvalues import LambdaMax
+from flatlab.measuring import measure
+from flatlab.tracking import Tracker
+
+from . import vgg
+from .rows import Row, Target, Tell, number
+
+TRACE = Target("ratio", ">=", 10)
+LAMBDA_MAX = Target("ratio", ">=", 3)
+TRACKER = Target("ratio", "<=", 0.4)
+STANDARD_ERROR = 0.12
+TOLERANCE = 1e-3
+
+LOSS = nn.CrossEntropyLoss()
+
+
+def installed() -> bool:
+    """Return whether pyhessian can be imported."""
+    return importlib.util.find_spec("pyhessian") is not None
+
+
+def _timed(what: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.process_time()
+    answer = what()
+    return time.process_time() - start, answer
+
+
+def _pyhessian(x: Tensor, y: Tensor, ask: Callable[[Any], Any]) -> Any:
+    """Ask PyHessian about the network; nothing global is left behind."""
+    net = vgg.network()
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the reference cycle that its create_graph makes
+        import pyhessian
+
+        torch.manual_seed(vgg.SEED)
+        asked = pyhessian.hessian(net, LOSS, data=(x, y), cuda=False)
+        answer = ask(asked)
+        asked.gradsH = None
+        net.zero_grad(set_to_none=True)  # which breaks the cycle
+    return answer
+
+
+def probes_needed(estimates: list[float], truth: float) -> int:
+    """Return after how many probes the standard error is `STANDARD_ERROR` of the truth.
+
+    The deviation is about the true mean, so that a few probes say more of it.
+
+    >>> probes_needed([90.0, 110.0, 70.0, 130.0], 100.0)  # deviation √500
+    4
+    """
+    spread = math.sqrt(np.mean((np.array(estimates) - truth) ** 2))
+    return max(1, math.ceil((spread / (STANDARD_ERROR * abs(truth))) ** 2))
+
+
+def trace(tell: Tell, n: int = 1000, probes: int = 12) -> list[Row]:
+    """Compare the exact trace with PyHessian's to a standard error of 12 %.
+
+    PyHessian's own stopping rule leaves 3 to 18 % of error, so it is not used: a few probes are
+    timed, and their time is multiplied up to as many as their spread asks for.
+    """
+    x, y, images = vgg.images(n)
+    tell(f"trace: exact, {n:,} images")
+    net = vgg.network()
+    measure(net, LOSS, (x[:8], y[:8]), "trace")
+    ours, readings = _timed(lambda: measure(net, LOSS, (x, y), "trace"))
+    truth = float(readings["trace"].value)
+    what = f"exact trace, VGG11/4, {n:,} {images}, initial weights: flatlab"
+    if not installed():
+        return [
+            Row("trace", what, ours, "s"),
+            Row("trace", "skipped: pyhessian is not installed"),
+        ]
+    tell(f"trace: {probes} probes of PyHessian")
+    setup, _ = _timed(lambda: _pyhessian(x, y, lambda h: None))
+    whole, estimates = _timed(lambda: _pyhessian(x, y, lambda h: h.trace(maxIter=probes, tol=0.0)))
+    error = float(np.std(estimates, ddof=1)) / math.sqrt(probes)
+    if not abs(np.mean(estimates) - truth) <= 6 * error:
+        raise RuntimeError(
+            f"flatlab's trace is {truth:g} and PyHessian's {np.mean(estimates):g} ± {error:g}, so "
+            "comparing their speed means nothing"
+        )
+    needed, each = probes_needed(estimates, truth), max(0.0, whole - setup) / probes
+    theirs = setup + needed * each
+    told = (
+        f"PyHessian to a standard error of {STANDARD_ERROR:.0%}: {needed} probes by the spread of "
+        f"{probes}, {number(each)} s each (timed on those {probes}, multiplied)"
+    )
+    return [
+        Row("trace", what, ours, "s", theirs / ours, TRACE),
+        Row("trace", told, theirs, "s"),
+    ]
+
+
+def lambda_max(tell: Tell, n: int = 1000) -> list[Row]:
+    """Compare λ_max to 1e-3, by its residual, with PyHessian's power iteration to its 1e-3."""
+    x, y, images = vgg.images(n)
+    tell(f"lambda_max: Lanczos, {n:,} images")
+    net, wanted = vgg.network(), {"lambda_max": LambdaMax(tolerance=TOLERANCE)}
+    measure(net, LOSS, (x[:8], y[:8]), wanted)
+    ours, readings = _timed(lambda: measure(net, LOSS, (x, y), wanted))
+    reading = readings["lambda_max"]
+    what = (
+        f"λ_max to {TOLERANCE:g}, VGG11/4, {n:,} {images}, initial weights: flatlab, "
+        f"{reading.card.products} products, {number(float(reading.value))}"
+    )
+    if not installed():
+        return [
+            Row("lambda_max", what, ours, "s"),
+            Row("lambda_max", "skipped: pyhessian is not installed"),
+        ]
+    tell("lambda_max: PyHessian")
+    _pyhessian(x[:8], y[:8], lambda h: None)
+    theirs, (values, _) = _timed(
+        lambda: _pyhessian(x, y, lambda h: h.eigenvalues(top_n=1, tol=TOLERANCE))
+    )
+    off = values[0] / float(reading.value) - 1
+    if not abs(off) <= 0.2:
+        raise RuntimeError(
+            f"flatlab's λ_max is {float(reading.value):g}, PyHessian's eigenvalue {values[0]:g}: "
+            "they are different ones, so comparing their speed means nothing"
+        )
+    told = f"the same, PyHessian at its tolerance {TOLERANCE:g}: its value is off by {off:+.1%}"
+    return [
+        Row("lambda_max", what, ours, "s", theirs / ours, LAMBDA_MAX),
+        Row("lambda_max", told, theirs, "s"),
+    ]
+
+
+def tracker(tell: Tell, n: int = 250, batch: int = 128, lr: float = 1e-3) -> list[Row]:
+    """Compare λ_max from the last eigenvector, after one SGD step, with one from a random start."""
+    x, y, images = vgg.images(n)
+    net, wanted = vgg.network(), {"lambda_max": LambdaMax(tolerance=TOLERANCE)}
+    tell(f"tracker: λ_max on {n:,} images, a step, λ_max again")
+    following = Tracker(wanted, loss=LOSS, data=(x, y))
+    following(net, 0)
+    LOSS(net(x[:batch]), y[:batch]).backward()
+    torch.optim.SGD(net.parameters(), lr=lr).step()
+    net.zero_grad()
+    seconds, products, values = {}, {}, {}
+    for name, each in {"warm": following, "cold": Tracker(wanted, loss=LOSS, data=(x, y))}.items():
+        seconds[name], found = _timed(lambda each=each: each(net, 1))
+        products[name] = found["lambda_max"].card.products
+        values[name] = float(found["lambda_max"].value)
+    # Each is within its tolerance of an eigenvalue; a larger difference means two eigenvalues.
+    if not abs(values["warm"] / values["cold"] - 1) <= 4 * TOLERANCE:
+        raise RuntimeError(f"the warm and the cold λ_max differ: {values}")
+    what = f"λ_max after an SGD step of {lr:g}, VGG11/4, {n:,} {images}: warm"
+    return [
+        Row("tracker", f"{what}; ratio: over cold", seconds["warm"], "s",
+            seconds["warm"] / seconds["cold"], TRACKER),
+        Row("tracker", "the same, cold", seconds["cold"], "s"),
+        Row("tracker", f"products, warm; ratio: over the {products['cold']} of cold",
+            products["warm"], "products", products["warm"] / products["cold"], TRACKER),
+    ]  # fmt: skip

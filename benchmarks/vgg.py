@@ -1,0 +1,70 @@
+"""The network and the images that measuring is timed on: VGG11 with a quarter of the channels.
+
+No BatchNorm; weights are He's initial ones from a seed, not trained, so that a run needs nothing
+but this file. The images are CIFAR-10's if the variable FLATLAB_DATA names an npz file (or a folder
+with one whose name begins with "cifar10") with uint8 arrays x_train (n, 32, 32, 3) and y_train (n),
+and seeded noise of the same mean and deviation otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+LAYERS = (16, "M", 32, "M", 64, 64, "M", 128, 128, "M", 128, 128, "M")
+CLASSES = 10
+SEED = 0
+
+
+def network(seed: int = SEED, dtype: torch.dtype = torch.float32) -> nn.Sequential:
+    """Return VGG11/4 at its initial weights: 578,410 parameters.
+
+    >>> sum(p.numel() for p in network().parameters())
+    578410
+    """
+    layers: list[nn.Module] = []
+    channels = 3
+    for width in LAYERS:
+        if isinstance(width, str):
+            layers.append(nn.MaxPool2d(2))
+        else:
+            layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU()]
+            channels = width
+    net = nn.Sequential(*layers, nn.Flatten(), nn.Linear(channels, CLASSES))
+    draw = torch.Generator().manual_seed(seed)
+    for p in net.parameters():
+        if p.ndim > 1:
+            nn.init.kaiming_normal_(p, generator=draw)
+        else:
+            nn.init.zeros_(p)
+    return net.to(dtype)
+
+
+def images(n: int, seed: int = SEED) -> tuple[Tensor, Tensor, str]:
+    """Return n images with mean 0 and deviation 1, their labels, and what they are in words."""
+    file = _file()
+    if file is not None:
+        with np.load(file, allow_pickle=False) as stored:
+            x, y = stored["x_train"][:n], stored["y_train"][:n]
+        if len(x) < n:
+            raise ValueError(f"{n} images are needed, and {file} has {len(x)}")
+        pixels = torch.from_numpy(x.astype(np.float32)).permute(0, 3, 1, 2).contiguous()
+        pixels = (pixels - pixels.mean()) / pixels.std()
+        return pixels, torch.from_numpy(y.astype(np.int64)), "CIFAR-10"
+    draw = torch.Generator().manual_seed(seed)
+    noise = torch.randn(n, 3, 32, 32, generator=draw)
+    return noise, torch.randint(CLASSES, (n,), generator=draw), "noise images"
+
+
+def _file() -> Path | None:
+    given = os.environ.get("FLATLAB_DATA")
+    if not given:
+        return None
+    path = Path(given)
+    if path.is_dir():
+        return next(iter(sorted(path.glob("cifar10*.npz"))), None)
+    return path

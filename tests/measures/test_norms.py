@@ -18,7 +18,7 @@ from flatlab.measures.input_gradient import InputGradient
 from flatlab.measures.margin import Margin
 from flatlab.measures.norms import Distance, FisherRao, ParameterNorm
 from flatlab.measures.path_norm import PathNorm
-from flatlab.measures.two_layer import WeightedNorm
+from flatlab.measures.weighted_norm import WeightedNorm
 from flatlab.problem import Problem
 
 MIXED = "batchnorm, train"

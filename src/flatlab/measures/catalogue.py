@@ -23,7 +23,7 @@ from .path_norm import PathNorm
 from .sam_sharpness import OneStepSharpness, SamSharpness
 from .spectrum import Spectrum
 from .trace import LayerTrace, Trace
-from .two_layer import WeightedNorm
+from .weighted_norm import WeightedNorm
 
 _CURVATURE: dict[str, type[Any]] = {
     "trace": Trace,

@@ -165,6 +165,18 @@ def _bar(progress: bool | None, total: int) -> Iterator[Any]:
         yield of
 
 
+def _same_function(model: nn.Module, other: nn.Module, loss: Any, data: Any) -> None:
+    """Raise if the rescaled model computes something else: its layers are not used as a chain."""
+    with torch.random.fork_rng(devices=[]):
+        ours, theirs = (Problem(m, loss, data, dtype="float64") for m in (model, other))
+        for f, g in zip(ours.outputs, theirs.outputs, strict=True):
+            if not torch.allclose(f, g, rtol=1e-6, atol=1e-9 * float(f.abs().max())):
+                raise UserError(
+                    "rescaling changes the outputs of this model: its layers are not applied in "
+                    "the order in which its Sequential lists them"
+                )
+
+
 @dataclass(frozen=True)
 class Invariance:
     """What the rescaling did to one measure.
@@ -197,6 +209,7 @@ def invariance(
     Measures that do not apply to this model are left out. Arrays are compared by their norm.
     """
     other = rescale(model, alpha)
+    _same_function(model, other, loss, data)
     found = []
     for name, each in choose(measures).items():
         try:

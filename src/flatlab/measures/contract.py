@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..problem import Problem
 from .effort import Effort
@@ -162,7 +163,11 @@ class Reading:
             "complete": self.complete,
             "labels": list(self.labels),
             "card": {**vars(self.card), "settings": dict(self.card.settings)},
-            "details": {k: _plain(v) for k, v in self.details.items() if np.size(v) <= PRINTED},
+            "details": {
+                name: _plain(value)
+                for name, value in self.details.items()
+                if not isinstance(value, Tensor) and np.size(value) <= PRINTED
+            },
         }
 
 

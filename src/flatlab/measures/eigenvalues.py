@@ -77,7 +77,9 @@ def extreme(
     ritz, complete = converge(space, effort, [end], tolerance, limit, times)
     exact = space.exhausted
     vector = space.vectors(ritz.coefficients[:, [end]])[:, 0]
-    return float(ritz.values[end]), 0.0 if exact else ritz.error(end), exact, complete, vector
+    error = 0.0 if exact else ritz.error(end)
+    error = error if complete else max(error, ritz.doubt(matrix.size))
+    return float(ritz.values[end]), error, exact, complete, vector
 
 
 @spec
@@ -193,6 +195,7 @@ class TopK:
         ends = [end for end in ends if -end <= len(ritz.values)]
         exact = space.exhausted
         errors = np.array([0.0 if exact else ritz.error(end) for end in ends])
+        errors = errors if complete else np.maximum(errors, ritz.doubt(problem.size))
         labels = tuple(f"λ_{i + 1}" for i in range(len(ends)))
         vectors = space.vectors(ritz.coefficients[:, ends])
         return Outcome(

@@ -54,6 +54,17 @@ class Ritz:
         floor = 50 * float(np.finfo(np.float64).eps * np.abs(self.values).max())  # of rounding
         return max(min(residual, 4 * residual**2 / gap), floor) if gap > 0 else residual
 
+    def doubt(self, size: int) -> float:
+        """Return how far an end of the spectrum may be when the space was cut short.
+
+        With k steps from a random start in R^n, (λ_max − θ)/(λ_max − λ_min) is below ε with
+        probability at least 1 − 1.648 √n exp(−√ε (2k − 1)), whatever the spectrum (Kuczyński and
+        Woźniakowski 1992); here with 95 %, the ends taken from the Ritz values.
+        """
+        ends = self.values[[0, -1]] + np.array([-1, 1]) * self.residuals[[0, -1]]
+        share = (np.log(1.648 * np.sqrt(size) / 0.05) / (2 * len(self.values) - 1)) ** 2
+        return float((ends[1] - ends[0]) * min(1.0, share))
+
 
 class Krylov:
     """span{Q, AQ, A²Q, …} for a block Q of start vectors, one block more at each `grow`."""

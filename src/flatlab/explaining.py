@@ -27,6 +27,7 @@ def explanation(name: str) -> str:
         ("ReLU rescaling", found["relu"]),
         ("scale before BatchNorm", found["batchnorm"]),
         ("permuted neurons", found["permutation"]),
+        ("exact", found["exact"]),
         ("cost", found["cost"]),
         ("what it is not", found["caveat"]),
         ("settings", ", ".join(f"{k}={v!r}" for k, v in found["settings"].items()) or "none"),

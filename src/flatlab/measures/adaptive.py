@@ -95,6 +95,7 @@ class AdaptiveSharpness:
         "invariant",
         "restarts × steps gradients and two products with the Hessian",
         _FOUND,
+        exact="no: a lower bound of the maximum",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:
@@ -121,6 +122,7 @@ class AdaptiveLinfSharpness:
         "invariant",
         "restarts × steps gradients and two products with the Hessian",
         _FOUND,
+        exact="no: a lower bound of the maximum",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:
@@ -147,6 +149,7 @@ class AdaptiveAverageSharpness:
         "invariant",
         "two passes a pair, until the standard error is small",
         "for σ → 0 it is ½ σ² Σ θ_i² ∂²L/∂θ_i²; a zero parameter is never moved",
+        exact="no: a standard error",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:

@@ -81,6 +81,7 @@ class Alignment:
         "exact: a backward pass for each output; otherwise about 100 products with both matrices",
         "Σ is centred: with equal gradients it vanishes, μ is 0 and α undefined (NaN); all are NaN "
         "where every example is fitted exactly",
+        exact="yes for small problems; otherwise a standard error",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:

@@ -93,6 +93,7 @@ class AverageSharpness:
         "invariant",
         "two passes a pair, until the standard error is small",
         "one σ for all parameters, whatever their size",
+        exact="no: a standard error",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:

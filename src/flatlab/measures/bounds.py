@@ -87,6 +87,7 @@ class FlatnessBound:
         "as sam_sharpness_steps",
         f"the maximum is sought by ascent, so it can be too small. {_RANGE}, as it mostly is where "
         "there are more parameters than examples",
+        exact="no: its maximum is a lower bound",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:
@@ -136,6 +137,7 @@ class McAllester:
         "invariant",
         "two passes a pair, until the standard error is small",
         f"of a random network near θ, not of θ. σ_P and θ₀ must not depend on the data. {_RANGE}",
+        exact="no: a standard error of the expected loss",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:

@@ -33,6 +33,7 @@ class About:
         permutation: What renaming hidden neurons does to it.
         cost: What it costs.
         caveat: What it is not.
+        exact: Whether the number is exact, and what its error is if not.
     """
 
     symbol: str
@@ -43,6 +44,7 @@ class About:
     permutation: str
     cost: str
     caveat: str
+    exact: str
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ class Reading:
 
     def __str__(self) -> str:
         where = f"{self.method}, {self.card.examples:,} examples, {self.card.mode} mode"
-        cut = "" if self.complete else ", budget spent"
+        cut = "" if self.complete else ", stopped early"
         return f"{self.symbol} = {self.text()} ({where}{cut})"
 
     def text(self) -> str:

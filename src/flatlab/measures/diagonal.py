@@ -49,6 +49,7 @@ class Diagonal:
         "moves",
         "exact: one backward pass for each output; otherwise up to 200 products",
         "depends on the choice of coordinates; entries of an estimate have large errors",
+        exact="as the trace; a standard error for each entry otherwise",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:

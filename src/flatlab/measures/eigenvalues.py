@@ -101,6 +101,7 @@ class LambdaMax:
         _INVARIANT,
         "about 10 to 30 products with the matrix",
         "one direction of many; says nothing of the bulk. ReLU kinks are not seen",
+        exact="no: a bound on the error from the residual",
     )
 
     def read(self, problem: Problem, effort: Effort, start: Tensor | None = None) -> Outcome:
@@ -151,6 +152,7 @@ class LambdaMin:
         _INVARIANT,
         "about 20 to 60 products",
         "at a minimum of a wide network it is near zero, where a relative error means little",
+        exact="no: a bound on the error from the residual",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:
@@ -183,6 +185,7 @@ class TopK:
         _INVARIANT,
         "about 10 products for each eigenvalue",
         "k eigenvalues of as many as there are parameters",
+        exact="no: a bound on the error from the residual",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:
@@ -220,6 +223,7 @@ class LayerLambdaMax:
         _INVARIANT,
         "about 10 to 20 products for each layer",
         "blocks off the diagonal are left out: λ_max is at least the largest of these",
+        exact="no: a bound on the error from the residual",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:

@@ -36,6 +36,7 @@ class Frobenius:
         "invariant",
         "30 to 400 products",
         "dominated by the few largest eigenvalues",
+        exact="no (yes up to 48 parameters): a standard error",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:

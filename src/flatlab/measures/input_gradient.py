@@ -29,6 +29,7 @@ class InputGradient:
         "invariant",
         "one gradient",
         "a property of the function on this data, not of the parameters; scales with 1/‖x‖",
+        exact="yes",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:

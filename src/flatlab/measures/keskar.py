@@ -103,6 +103,7 @@ class Keskar:
         "about 15 gradients a start; in random subspaces that for each of the draws",
         "the best rise that was found, a lower bound. The box has an absolute and a relative part; "
         "the scale of the random A (standard normal entries) sets how far a subspace reaches",
+        exact="no: a lower bound of the maximum",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:

@@ -54,6 +54,7 @@ class Margin:
         "invariant",
         "one pass",
         "not normalised: doubling the last layer doubles it. Negative if an example is wrong",
+        exact="yes",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:

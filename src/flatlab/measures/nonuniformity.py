@@ -91,6 +91,7 @@ class NonUniformity:
         "about 10 to 30 products, each with two per-example Hessian products for all examples",
         "the condition on s is necessary for that inequality, not for SGD to be stable. ReLU kinks "
         "are not seen",
+        exact="no: a bound on the error from the residual",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:

@@ -34,6 +34,7 @@ class ParameterNorm:
         "invariant",
         "nothing",
         "the same function has parameters of many norms",
+        exact="yes",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:
@@ -54,6 +55,7 @@ class Distance:
         "moves",
         "nothing",
         "neurons renamed or rescaled on the way count as distance",
+        exact="yes",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:
@@ -85,6 +87,7 @@ class FisherRao:
         "invariant",
         "one product with the empirical Fisher",
         "labels are those of the data, not drawn from the model; it vanishes at interpolation",
+        exact="yes",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:

@@ -79,6 +79,7 @@ class PathNorm:
         "one pass",
         "of the whole network, whichever parameters are selected; grows fast with depth. Other "
         "authors take squares or absolutes in the first layer too",
+        exact="yes",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:

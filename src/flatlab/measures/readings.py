@@ -39,7 +39,7 @@ class Readings(Mapping[str, Reading]):
             {
                 "measure": name,
                 "value": f"{reading.symbol} = {reading.text()}",
-                "method": reading.method + ("" if reading.complete else ", budget spent"),
+                "method": reading.method + ("" if reading.complete else ", stopped early"),
                 "products": reading.card.products,
                 "seconds": round(reading.card.seconds, 2),
             }

@@ -40,6 +40,7 @@ class SamSharpness:
         "restarts × steps gradients and two products with the Hessian",
         "the best rise that was found, a lower bound of the maximum: more steps and restarts can "
         "only raise it. At a small radius compare details['quadratic'] with details['rounding']",
+        exact="no: a lower bound of the maximum",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:
@@ -66,6 +67,7 @@ class OneStepSharpness:
         "invariant",
         "two gradients and one product with the Hessian",
         "one point of the ball: a lower bound of the maximum over it, zero at a stationary point",
+        exact="yes, as the value of one step; a lower bound of the maximum",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:

@@ -39,6 +39,7 @@ class Spectrum:
         "invariant",
         "probes × steps products (240 by default)",
         "a smoothed density: single outliers and the exact mass at zero are not resolved",
+        exact="no: a standard error at each point",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:

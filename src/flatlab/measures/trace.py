@@ -75,6 +75,8 @@ class Trace:
         "invariant",
         "exact: one backward pass for each output; otherwise 30 to 400 products",
         "positive and negative curvature cancel in it. ReLU kinks are not seen",
+        exact="yes for GGN, Fisher, Gram, and a Hessian linear in each parameter alone; "
+        "otherwise a standard error",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:
@@ -129,6 +131,7 @@ class LayerTrace:
         "invariant",
         "as the trace",
         "a layer's share depends on how the scale is spread over layers",
+        exact="as the trace",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:

@@ -34,6 +34,7 @@ class WeightedNorm:
         "invariant",
         "nothing: the parameters alone",
         "defined for two-layer networks without normalisation only",
+        exact="yes",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Outcome:

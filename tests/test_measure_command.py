@@ -1,0 +1,121 @@
+"""`flatlab measure` and `flatlab explain`, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from conftest import TRAIN
+from flatlab.errors import UserError
+from flatlab.targets import target_of
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+FACTORY = """
+import torch
+from torch import nn
+
+def make():
+    torch.manual_seed(0)
+    return nn.Linear(3, 1), nn.MSELoss(), (torch.eye(3), torch.ones(3, 1))
+
+def pair():
+    return make()[:2]
+
+nothing = 3
+"""
+
+
+@pytest.fixture
+def factory(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(FACTORY)
+    return path
+
+
+def test_a_stored_run(main):
+    assert main(*TRAIN, "--out", "run")[0] == 0
+    code, out, err = main(
+        "measure", "run", "--measures", "trace", "--measures", "distance", "--json"
+    )
+    assert (code, err) == (0, "")
+    found = json.loads(out)["measures"]
+    shown = json.loads(main("show", "run", "--json")[1])
+    # The run is in float32: the engine's closed form and the measure agree to its rounding.
+    assert found["trace"]["value"] == pytest.approx(shown["history"]["trace"][-1], rel=1e-5)
+    assert found["trace"]["exact"] and found["distance"]["value"] > 0
+    code, out, _ = main("measure", "run", "--data", "xor:d=8,n=50,seed=3", "--measures", "trace")
+    assert code == 0 and "50 examples" in out and "Tr = " in out
+
+
+def test_a_factory_in_a_file_and_in_a_module(main, factory):
+    for target in (f"{factory}:make", "mine:make"):
+        code, out, _ = main("measure", target, "--measures", "lambda_max", "--json")
+        assert code == 0
+        # L = (1/3) Σ (w·e_i + b − 1)², so ∇²L = (2/3) [[I, 1], [1ᵀ, 3]] with largest value 8/3.
+        assert json.loads(out)["measures"]["lambda_max"]["value"] == pytest.approx(8 / 3, rel=1e-6)
+
+
+def test_everything_that_applies(main, factory):
+    code, out, _ = main("measure", f"{factory}:make", "--measures", "all", "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert "trace" in document["measures"] and "distance" in document["skipped"]
+
+
+MISTAKES = {
+    "neither": (["measure", "nowhere"], "neither a run directory nor MODULE:FACTORY"),
+    "no module": (["measure", "nowhere:make"], "cannot import nowhere"),
+    "no file": (["measure", "nowhere.py:make"], "cannot import nowhere.py"),
+    "no function": (["measure", "mine.py:other"], "mine.py has no function 'other'"),
+    "not callable": (["measure", "mine.py:nothing"], "has no function 'nothing'"),
+    "not three": (["measure", "mine.py:pair"], "must return (model, loss, data), got tuple"),
+    "measure": (["measure", "mine.py:make", "--measures", "trase"], "did you mean 'trace'"),
+    "mode": (["measure", "mine.py:make", "--mode", "tarin"], "unknown mode 'tarin'"),
+    "params": (["measure", "mine.py:make", "--params", "conv"], "'conv' matches nothing"),
+    "budget": (["measure", "mine.py:make", "--budget", "0"], "budget seconds must be > 0"),
+    "explain": (["explain", "trase"], "did you mean 'trace'"),
+    "an empty directory": (["measure", "."], "config.toml"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_one_line(name, main, factory):
+    arguments, says = MISTAKES[name]
+    code, out, err = main(*arguments)
+    assert (code, out) == (2, "")
+    assert says in err and err.count("\n") == 1 and err.startswith("flatlab: ")
+
+
+def test_explain(main):
+    code, out, _ = main("explain", "trace")
+    assert code == 0 and "ReLU rescaling" in out and "what it is not" in out
+    assert json.loads(main("explain", "trace", "--json")[1])["relu"] == "moves"
+    assert "lambda_max" in main("list", "measures")[1]
+    assert (
+        "FriendlySAM" in main("list", "optimizers")[1]
+        or "friendly" in main("list", "optimizers")[1]
+    )
+
+
+def test_the_transformer_can_be_measured(main):
+    target = f"{EXAMPLES / 'transformer.py'}:make"
+    code, out, _ = main(
+        "measure", target, "--measures", "lambda_max", "--measures", "trace", "--json"
+    )
+    found = json.loads(out)["measures"]
+    assert code == 0 and found["lambda_max"]["value"] > 0
+    assert not found["trace"]["exact"] and found["trace"]["stderr"] > 0
+
+
+def test_the_convolutional_network_can_be_measured(main):
+    target = f"{EXAMPLES / 'cnn.py'}:make"
+    if not os.environ.get("FLATLAB_DATA"):
+        with pytest.raises(UserError, match="set FLATLAB_DATA"):
+            target_of(target)
+        return
+    code, out, _ = main("measure", target, "--measures", "trace", "--json")
+    assert code == 0 and json.loads(out)["measures"]["trace"]["exact"]

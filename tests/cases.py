@@ -17,6 +17,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import flatlab as fl
 
+torch.set_num_threads(1)  # threads cost more than they give on problems of a hundred parameters
+
 
 def _seeded(make):
     def made():

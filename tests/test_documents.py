@@ -30,7 +30,7 @@ def test_the_table_of_measures_is_the_catalogue():
     assert table.strip() == table_of_measures()
 
 
-if __name__ == "__main__":  # python tests/test_docs.py writes the table anew
+if __name__ == "__main__":  # python tests/test_documents.py writes the table anew
     path = DOCS / "measures.md"
     before, mark, _ = path.read_text(encoding="utf-8").partition("<!-- table -->\n")
     path.write_text(f"{before}{mark}{table_of_measures()}\n", encoding="utf-8")

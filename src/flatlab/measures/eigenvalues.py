@@ -27,6 +27,7 @@ TIMES = 3
 # λ_max starts from the eigenvector of thinned data, coarse to fine, where enough examples are left.
 THINNED = (9, 3)
 LEAST = 50
+COARSE = 3e-3
 
 
 def converge(
@@ -129,9 +130,7 @@ class LambdaMax:
             if problem.mode == "train" or problem.n // step < LEAST or not effort.left():
                 continue
             matrix = problem.thinned(step).matrix(self.matrix)
-            *_, found = extreme(
-                matrix, effort, -1, 0.02, self.max_products, vector, 1 if vector is not None else 2
-            )
+            *_, found = extreme(matrix, effort, -1, COARSE, self.max_products, vector, 2)
             vector = found[:, None]
         return vector
 

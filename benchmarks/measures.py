@@ -44,9 +44,9 @@ def _timed(what: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - start, answer
 
 
-def _pyhessian(x: Tensor, y: Tensor, ask: Callable[[Any], Any]) -> Any:
+def _pyhessian(x: Tensor, y: Tensor, ask: Callable[[Any], Any], weights: str) -> Any:
     """Ask PyHessian about the network; nothing global is left behind."""
-    net = vgg.network()
+    net = vgg.network(weights)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the reference cycle that its create_graph makes
         import pyhessian
@@ -71,7 +71,7 @@ def probes_needed(estimates: list[float], truth: float) -> int:
     return max(1, math.ceil((spread / (STANDARD_ERROR * abs(truth))) ** 2))
 
 
-def trace(tell: Tell, n: int = 1000, probes: int = 12) -> list[Row]:
+def trace(tell: Tell, weights: str, n: int = 1000, probes: int = 12) -> list[Row]:
     """Compare the exact trace with PyHessian's to a standard error of 12 %.
 
     PyHessian's own stopping rule leaves 3 to 18 % of error, so it is not used: a few probes are
@@ -79,19 +79,21 @@ def trace(tell: Tell, n: int = 1000, probes: int = 12) -> list[Row]:
     """
     x, y, images = vgg.images(n)
     tell(f"trace: exact, {n:,} images")
-    net = vgg.network()
+    net = vgg.network(weights)
     measure(net, LOSS, (x[:8], y[:8]), "trace")
     ours, readings = _timed(lambda: measure(net, LOSS, (x, y), "trace"))
     truth = float(readings["trace"].value)
-    what = f"exact trace, VGG11/4, {n:,} {images}, initial weights: flatlab"
+    what = f"exact trace, VGG11/4, {n:,} {images}, {weights} weights: flatlab"
     if not installed():
         return [
             Row("trace", what, ours, "s"),
             Row("trace", "skipped: pyhessian is not installed"),
         ]
     tell(f"trace: {probes} probes of PyHessian")
-    setup, _ = _timed(lambda: _pyhessian(x, y, lambda h: None))
-    whole, estimates = _timed(lambda: _pyhessian(x, y, lambda h: h.trace(maxIter=probes, tol=0.0)))
+    setup, _ = _timed(lambda: _pyhessian(x, y, lambda h: None, weights))
+    whole, estimates = _timed(
+        lambda: _pyhessian(x, y, lambda h: h.trace(maxIter=probes, tol=0.0), weights)
+    )
     error = float(np.std(estimates, ddof=1)) / math.sqrt(probes)
     if not abs(np.mean(estimates) - truth) <= 6 * error:
         raise RuntimeError(
@@ -110,16 +112,16 @@ def trace(tell: Tell, n: int = 1000, probes: int = 12) -> list[Row]:
     ]
 
 
-def lambda_max(tell: Tell, n: int = 1000) -> list[Row]:
+def lambda_max(tell: Tell, weights: str, n: int = 1000) -> list[Row]:
     """Compare λ_max to 1e-3, by its residual, with PyHessian's power iteration to its 1e-3."""
     x, y, images = vgg.images(n)
     tell(f"lambda_max: Lanczos, {n:,} images")
-    net, wanted = vgg.network(), {"lambda_max": LambdaMax(tolerance=TOLERANCE)}
+    net, wanted = vgg.network(weights), {"lambda_max": LambdaMax(tolerance=TOLERANCE)}
     measure(net, LOSS, (x[:8], y[:8]), wanted)
     ours, readings = _timed(lambda: measure(net, LOSS, (x, y), wanted))
     reading = readings["lambda_max"]
     what = (
-        f"λ_max to {TOLERANCE:g}, VGG11/4, {n:,} {images}, initial weights: flatlab, "
+        f"λ_max to {TOLERANCE:g}, VGG11/4, {n:,} {images}, {weights} weights: flatlab, "
         f"{reading.card.products} products, {number(float(reading.value))}"
     )
     if not installed():
@@ -128,9 +130,9 @@ def lambda_max(tell: Tell, n: int = 1000) -> list[Row]:
             Row("lambda_max", "skipped: pyhessian is not installed"),
         ]
     tell("lambda_max: PyHessian")
-    _pyhessian(x[:8], y[:8], lambda h: None)
+    _pyhessian(x[:8], y[:8], lambda h: None, weights)
     theirs, (values, _) = _timed(
-        lambda: _pyhessian(x, y, lambda h: h.eigenvalues(top_n=1, tol=TOLERANCE))
+        lambda: _pyhessian(x, y, lambda h: h.eigenvalues(top_n=1, tol=TOLERANCE), weights)
     )
     off = values[0] / float(reading.value) - 1
     if not abs(off) <= 0.2:
@@ -145,10 +147,12 @@ def lambda_max(tell: Tell, n: int = 1000) -> list[Row]:
     ]
 
 
-def tracker(tell: Tell, n: int = 250, batch: int = 128, lr: float = 1e-3) -> list[Row]:
+def tracker(
+    tell: Tell, weights: str, n: int = 1000, batch: int = 128, lr: float = 1e-3
+) -> list[Row]:
     """Compare λ_max from the last eigenvector, after one SGD step, with one from a random start."""
     x, y, images = vgg.images(n)
-    net, wanted = vgg.network(), {"lambda_max": LambdaMax(tolerance=TOLERANCE)}
+    net, wanted = vgg.network(weights), {"lambda_max": LambdaMax(tolerance=TOLERANCE)}
     tell(f"tracker: λ_max on {n:,} images, a step, λ_max again")
     following = Tracker(wanted, loss=LOSS, data=(x, y))
     following(net, 0)
@@ -163,7 +167,7 @@ def tracker(tell: Tell, n: int = 250, batch: int = 128, lr: float = 1e-3) -> lis
     # Each is within its tolerance of an eigenvalue; a larger difference means two eigenvalues.
     if not abs(values["warm"] / values["cold"] - 1) <= 4 * TOLERANCE:
         raise RuntimeError(f"the warm and the cold λ_max differ: {values}")
-    what = f"λ_max after an SGD step of {lr:g}, VGG11/4, {n:,} {images}: warm"
+    what = f"λ_max after an SGD step of {lr:g}, VGG11/4, {n:,} {images}, {weights} weights: warm"
     return [
         Row("tracker", f"{what}; ratio: over cold", seconds["warm"], "s",
             seconds["warm"] / seconds["cold"], TRACKER),

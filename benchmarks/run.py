@@ -39,6 +39,7 @@ from benchmarks import (
     sam_step,
     scaling,
     steps,
+    vgg,
 )
 from benchmarks.cases import CASES
 from benchmarks.rows import Row, Tell, table
@@ -54,9 +55,15 @@ BENCHMARKS: dict[str, Callable[[Tell, bool], list[Row]]] = {
     "parallel": lambda tell, full: parallel.benchmark(tell),
     "overhead": lambda tell, full: overhead.benchmark(tell),
     "memory": memory.benchmark,
-    "trace": lambda tell, full: measures.trace(tell),
-    "lambda_max": lambda tell, full: measures.lambda_max(tell),
-    "tracker": lambda tell, full: measures.tracker(tell),
+    "trace": lambda tell, full: [
+        row for weights in vgg.WEIGHTS for row in measures.trace(tell, weights)
+    ],
+    "lambda_max": lambda tell, full: [
+        row for weights in vgg.WEIGHTS for row in measures.lambda_max(tell, weights)
+    ],
+    "tracker": lambda tell, full: [
+        row for weights in vgg.WEIGHTS for row in measures.tracker(tell, weights)
+    ],
     "sam_step": lambda tell, full: sam_step.benchmark(tell),
     "measure_memory": lambda tell, full: measure_memory.benchmark(tell),
 }

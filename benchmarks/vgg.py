@@ -1,9 +1,11 @@
 """The network and the images that measuring is timed on: VGG11 with a quarter of the channels.
 
-No BatchNorm; weights are He's initial ones from a seed, not trained, so that a run needs nothing
-but this file. The images are CIFAR-10's if the variable FLATLAB_DATA names an npz file (or a folder
-with one whose name begins with "cifar10") with uint8 arrays x_train (n, 32, 32, 3) and y_train (n),
-and seeded noise of the same mean and deviation otherwise.
+No BatchNorm; weights are initial ones from a seed, not trained, so that a run needs nothing but
+this file: He's, whose signal keeps its size through the layers, and PyTorch's default ones, whose
+signal fades. How long a measure takes, and even more a rival's, depends on them: both are shown.
+The images are CIFAR-10's if the variable FLATLAB_DATA names an npz file (or a folder with one whose
+name begins with "cifar10") with uint8 arrays x_train (n, 32, 32, 3) and y_train (n), and seeded
+noise of the same mean and deviation otherwise.
 """
 
 from __future__ import annotations
@@ -20,8 +22,13 @@ CLASSES = 10
 SEED = 0
 
 
-def network(seed: int = SEED, dtype: torch.dtype = torch.float32) -> nn.Sequential:
-    """Return VGG11/4 at its initial weights: 578,410 parameters.
+WEIGHTS = ("He", "default")
+
+
+def network(
+    weights: str = "He", seed: int = SEED, dtype: torch.dtype = torch.float32
+) -> nn.Sequential:
+    """Return VGG11/4 at initial weights of a kind in `WEIGHTS`: 578,410 parameters.
 
     >>> sum(p.numel() for p in network().parameters())
     578410
@@ -36,11 +43,15 @@ def network(seed: int = SEED, dtype: torch.dtype = torch.float32) -> nn.Sequenti
             channels = width
     net = nn.Sequential(*layers, nn.Flatten(), nn.Linear(channels, CLASSES))
     draw = torch.Generator().manual_seed(seed)
-    for p in net.parameters():
-        if p.ndim > 1:
-            nn.init.kaiming_normal_(p, generator=draw)
-        else:
-            nn.init.zeros_(p)
+    for module in net.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            fan = module.weight[0].numel()
+            if weights == "He":
+                nn.init.kaiming_normal_(module.weight, generator=draw)
+                nn.init.zeros_(module.bias)
+            else:  # torch's own: uniform within 1/√fan, both
+                for p in (module.weight, module.bias):
+                    nn.init.uniform_(p, -(fan**-0.5), fan**-0.5, generator=draw)
     return net.to(dtype)
 
 

@@ -3,19 +3,18 @@
 No BatchNorm; weights are initial ones from a seed, not trained, so that a run needs nothing but
 this file: He's, whose signal keeps its size through the layers, and PyTorch's default ones, whose
 signal fades. How long a measure takes, and even more a rival's, depends on them: both are shown.
-The images are CIFAR-10's if the variable FLATLAB_DATA names an npz file (or a folder with one whose
-name begins with "cifar10") with uint8 arrays x_train (n, 32, 32, 3) and y_train (n), and seeded
+The images are CIFAR-10's if the variable FLATLAB_DATA is set (`flatlab.data.images`), and seeded
 noise of the same mean and deviation otherwise.
 """
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
+
+from flatlab.data import images as cifar
 
 LAYERS = (16, "M", 32, "M", 64, 64, "M", 128, 128, "M", 128, 128, "M")
 CLASSES = 10
@@ -57,25 +56,9 @@ def network(
 
 def images(n: int, seed: int = SEED) -> tuple[Tensor, Tensor, str]:
     """Return n images with mean 0 and deviation 1, their labels, and what they are in words."""
-    file = _file()
-    if file is not None:
-        with np.load(file, allow_pickle=False) as stored:
-            x, y = stored["x_train"][:n], stored["y_train"][:n]
-        if len(x) < n:
-            raise ValueError(f"{n} images are needed, and {file} has {len(x)}")
-        pixels = torch.from_numpy(x.astype(np.float32)).permute(0, 3, 1, 2).contiguous()
-        pixels = (pixels - pixels.mean()) / pixels.std()
-        return pixels, torch.from_numpy(y.astype(np.int64)), "CIFAR-10"
+    if os.environ.get("FLATLAB_DATA"):
+        pixels, labels = (torch.from_numpy(part) for part in cifar("cifar10", n))
+        return (pixels - pixels.mean()) / pixels.std(), labels, "CIFAR-10"
     draw = torch.Generator().manual_seed(seed)
     noise = torch.randn(n, 3, 32, 32, generator=draw)
     return noise, torch.randint(CLASSES, (n,), generator=draw), "noise images"
-
-
-def _file() -> Path | None:
-    given = os.environ.get("FLATLAB_DATA")
-    if not given:
-        return None
-    path = Path(given)
-    if path.is_dir():
-        return next(iter(sorted(path.glob("cifar10*.npz"))), None)
-    return path

@@ -157,7 +157,7 @@ MISTAKES = {
         lambda: fl.measure(network().requires_grad_(False), CE, data()), "no trainable parameter"),
     "no second derivative": (
         lambda: fl.measure(Flash(), CE, (torch.ones(4, 3, 8), torch.zeros(4).long()), "lambda_max"),
-        "has no second derivative",
+        "no second derivative: replace",
     ),
     "every": (lambda: fl.Tracker(every=0), "every must be >= 1"),
     "a tracker without data": (lambda: fl.Tracker()(network(), 0), "needs loss= and data="),

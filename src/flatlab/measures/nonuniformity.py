@@ -59,7 +59,7 @@ def spread(problem: Problem) -> Matrix:
                 try:
                     first = example_products(problem, x, y, v.expand(len(x), -1))
                     total += example_products(problem, x, y, first - mean).sum(0)
-                except (RuntimeError, NotImplementedError) as error:
+                except RuntimeError as error:
                     raise UserError(
                         f"Hessians of single examples failed: {str(error).partition(chr(10))[0]}. "
                         "The model or the loss cannot be batched by torch.func.vmap"

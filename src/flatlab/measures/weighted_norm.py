@@ -20,8 +20,8 @@ from .effort import Effort
 class WeightedNorm:
     """‖θ‖²_{2,q} = Σ_j (‖w_j‖² + b_j² + q a_j²) for f(x) = Σ_j a_j σ(w_j·x + b_j).
 
-    With q = d, the default, it is the size of Tr G(θ) for inputs of squared norm d. The reading is
-    the square; its root is among the details. A bias of the output is no part of it.
+    q is the input dimension unless given. The reading is the square; its root is among the details.
+    A bias of the output is no part of it.
     """
 
     q: Annotated[float, Field(gt=0)] | None = None

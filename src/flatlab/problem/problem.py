@@ -283,11 +283,13 @@ class Problem:
                 with kernels(), warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # forward mode still uses the old torch.jit
                     result: Tensor = made @ vector
-            except (RuntimeError, NotImplementedError) as error:
-                raise UserError(
-                    f"a product with the {kind} failed: {_first_line(error)}. An operation of the "
-                    "model has no second derivative: replace it (attention: the math kernel)"
-                ) from None
+            except RuntimeError as error:  # torch's NotImplementedError is one
+                text = _first_line(error)
+                known = "derivative" in text or "implement" in text
+                hint = "try less data or smaller batches"
+                if known:
+                    hint = "the model has no second derivative: replace that operation"
+                raise UserError(f"a product with the {kind} failed: {text}; {hint}") from None
             return result
 
         return Matrix(kind, self.size, product, self.dtype, self.device)

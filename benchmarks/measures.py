@@ -17,8 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from flatlab.measures.eigenvalues import LambdaMax
+from flatlab.measures.effort import Effort
+from flatlab.measures.eigenvalues import LambdaMax, extreme
+from flatlab.measures.krylov import krylov
 from flatlab.measuring import measure
+from flatlab.problem import Problem
 from flatlab.tracking import Tracker
 
 from . import vgg
@@ -141,37 +144,71 @@ def lambda_max(tell: Tell, weights: str, n: int = 1000) -> list[Row]:
             "they are different ones, so comparing their speed means nothing"
         )
     told = f"the same, PyHessian at its tolerance {TOLERANCE:g}: its value is off by {off:+.1%}"
-    return [
+    rows = [
         Row("lambda_max", what, ours, "s", theirs / ours, LAMBDA_MAX),
         Row("lambda_max", told, theirs, "s"),
     ]
+    if abs(off) > TOLERANCE:
+        rows.append(_until_right(tell, x, y, weights, float(reading.value), ours))
+    return rows
+
+
+def _until_right(
+    tell: Tell, x: Tensor, y: Tensor, weights: str, truth: float, ours: float, most: int = 60
+) -> Row:
+    """Time PyHessian's iterations until its value is as near as its tolerance says."""
+    for limit in (most // 4, most // 2, most):
+        tell(f"lambda_max: PyHessian, {limit} iterations")
+        seconds, (values, _) = _timed(
+            lambda limit=limit: _pyhessian(
+                x, y, lambda h: h.eigenvalues(top_n=1, maxIter=limit, tol=0.0), weights
+            )
+        )
+        off = values[0] / truth - 1
+        if abs(off) <= TOLERANCE:
+            break
+    what = f"PyHessian made to go on for {limit} iterations: off by {off:+.1%}"
+    return Row("lambda_max", what, seconds, "s", seconds / ours)
 
 
 def tracker(
     tell: Tell, weights: str, n: int = 1000, batch: int = 128, lr: float = 1e-3
 ) -> list[Row]:
-    """Compare λ_max from the last eigenvector, after one SGD step, with one from a random start."""
+    """Compare λ_max from the last time, after one SGD step, with one from a random start.
+
+    The latter on all data, as every other tool has it; what `measure` takes, which starts on
+    thinned data, stands beside it.
+    """
     x, y, images = vgg.images(n)
-    net, wanted = vgg.network(weights), {"lambda_max": LambdaMax(tolerance=TOLERANCE)}
+    net, measure_ = vgg.network(weights), LambdaMax(tolerance=TOLERANCE)
+    wanted = {"lambda_max": measure_}
     tell(f"tracker: λ_max on {n:,} images, a step, λ_max again")
     following = Tracker(wanted, loss=LOSS, data=(x, y))
     following(net, 0)
     LOSS(net(x[:batch]), y[:batch]).backward()
     torch.optim.SGD(net.parameters(), lr=lr).step()
     net.zero_grad()
-    seconds, products, values = {}, {}, {}
-    for name, each in {"warm": following, "cold": Tracker(wanted, loss=LOSS, data=(x, y))}.items():
-        seconds[name], found = _timed(lambda each=each: each(net, 1))
-        products[name] = found["lambda_max"].card.products
-        values[name] = float(found["lambda_max"].value)
+
+    def anew() -> float:
+        effort = Effort(vgg.SEED)
+        space = krylov(Problem(net, LOSS, (x, y)).matrix(), effort, "lanczos")
+        return extreme(space, effort, -1, TOLERANCE, measure_.max_products).value
+
+    seconds, values = {}, {}
+    seconds["warm"], found = _timed(lambda: following(net, 1))
+    values["warm"] = float(found["lambda_max"].value)
+    tell("tracker: λ_max anew")
+    seconds["cold"], values["cold"] = _timed(anew)
+    seconds["thinned"], found = _timed(lambda: measure(net, LOSS, (x, y), wanted))
+    values["thinned"] = float(found["lambda_max"].value)
     # Each is within its tolerance of an eigenvalue; a larger difference means two eigenvalues.
-    if not abs(values["warm"] / values["cold"] - 1) <= 4 * TOLERANCE:
+    if not all(abs(value / values["cold"] - 1) <= 4 * TOLERANCE for value in values.values()):
         raise RuntimeError(f"the warm and the cold λ_max differ: {values}")
     what = f"λ_max after an SGD step of {lr:g}, VGG11/4, {n:,} {images}, {weights} weights: warm"
     return [
         Row("tracker", f"{what}; ratio: over cold", seconds["warm"], "s",
             seconds["warm"] / seconds["cold"], TRACKER),
-        Row("tracker", "the same, cold", seconds["cold"], "s"),
-        Row("tracker", f"products, warm; ratio: over the {products['cold']} of cold",
-            products["warm"], "products", products["warm"] / products["cold"], TRACKER),
+        Row("tracker", "the same, cold: Lanczos from a random vector", seconds["cold"], "s"),
+        Row("tracker", "the same, measure(): from thinned data; ratio: warm over it",
+            seconds["thinned"], "s", seconds["warm"] / seconds["thinned"]),
     ]  # fmt: skip

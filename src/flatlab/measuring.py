@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from .errors import UserError
 from .measures import CATALOGUE, DEFAULT, Budget, Card, Effort, Measure, Reading, Readings, named
 from .measures.effort import Tick
-from .measures.eigenvalues import LambdaMax
+from .measures.eigenvalues import LambdaMax, Memory
 from .measures.rescaling import rescale as rescale
 from .problem import Problem
 
@@ -91,11 +91,11 @@ def read(
     seed: int = 0,
     budget: Budget | None = None,
     tick: Tick | None = None,
-    start: Tensor | None = None,
+    memory: Memory | None = None,
 ) -> Reading:
-    """Read one measure off a problem; `start` warms λ_max up with an eigenvector."""
+    """Read one measure off a problem; λ_max starts from what `memory` has, and adds to it."""
     effort = Effort(seed, budget, tick)
-    warm = {"start": start[:, None]} if start is not None and isinstance(measure, LambdaMax) else {}
+    warm = {"memory": memory} if isinstance(measure, LambdaMax) else {}
     outcome = measure.read(problem, effort, **warm)
     card = Card(
         problem.loss_name, which, problem.size, problem.n, len(problem.batches), problem.mode,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .errors import UserError
 from .measures import Budget, Readings
-from .measures.eigenvalues import LambdaMax
+from .measures.eigenvalues import Memory
 from .measuring import Chosen, choose, read
 from .problem import Problem
 
@@ -64,7 +64,7 @@ class Tracker:
         self.budget = Budget(seconds=budget) if isinstance(budget, int | float) else budget
         self.rows: list[dict[str, float]] = []
         self.readings: list[tuple[int, Readings]] = []
-        self._vectors: dict[str, Tensor] = {}
+        self._memories = {name: Memory() for name in self.measures}
 
     def __call__(self, model: nn.Module, step: int) -> Readings | None:
         """Measure if it is time; return the readings, or None."""
@@ -82,10 +82,8 @@ class Tracker:
             for name, measure in self.measures.items():
                 reading = read(
                     problem, name, measure, seed=self.seed, budget=self.budget,
-                    start=self._vectors.get(name),
+                    memory=self._memories[name],
                 )  # fmt: skip
-                if isinstance(measure, LambdaMax):
-                    self._vectors[name] = reading.details["vector"]
                 found[name] = reading
         readings = Readings(found)
         self.rows.append({"step": step, **_columns(readings)})

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from ..problem import Matrix, Problem
+from ..problem import Problem
 from ..specs import spec
 from .contract import About, Outcome
+from .davidson import Davidson, Known, known_of
 from .effort import Effort
 from .krylov import Krylov, Ritz, krylov
 
@@ -28,6 +30,8 @@ TIMES = 3
 THINNED = (9, 3)
 LEAST = 50
 COARSE = 3e-3
+# An intermediate level is left when so much may be missing.
+PASSING = 0.1
 
 
 def converge(
@@ -52,10 +56,9 @@ def converge(
         ritz = space.ritz()
         if space.exhausted:
             return ritz, True
-        largest = float(np.abs(ritz.values).max())
         sure += all(
             -len(ritz.values) <= end < len(ritz.values)
-            and ritz.error(end) <= tolerance * max(abs(float(ritz.values[end])), largest / 1000)
+            and _within(ritz, end, ritz.error(end), tolerance)
             for end in ends
         )
         if sure >= times:
@@ -64,30 +67,79 @@ def converge(
             return ritz, False
 
 
-def extreme(
-    matrix: Matrix,
-    effort: Effort,
-    end: int,
-    tolerance: float,
-    limit: int,
-    start: Tensor | None = None,
-    times: int = TIMES,
-) -> tuple[float, float, bool, bool, Tensor]:
-    """Return one end of the spectrum: value, error, exactness, completeness and eigenvector."""
-    space = krylov(matrix, effort, "lanczos", start=start)
-    ritz, complete = converge(space, effort, [end], tolerance, limit, times)
+def _within(ritz: Ritz, end: int, error: float, tolerance: float) -> bool:
+    largest = float(np.abs(ritz.values).max())
+    return error <= tolerance * max(abs(float(ritz.values[end])), largest / 1000)
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a spectrum: its value, error and eigenvector, and how they were come by."""
+
+    value: float
+    error: float
+    exact: bool
+    complete: bool
+    vector: Tensor
+
+    def outcome(self, method: str, **details: Any) -> Outcome:
+        """Return it as a measure does."""
+        details["vector"] = self.vector
+        return Outcome(self.value, self.error, self.exact, method, None, self.complete, (), details)
+
+
+def extreme(space: Krylov, effort: Effort, end: int, tolerance: float, limit: int) -> End:
+    """Return one end of the spectrum by Lanczos' method."""
+    ritz, complete = converge(space, effort, [end], tolerance, limit)
     exact = space.exhausted
-    vector = space.vectors(ritz.coefficients[:, [end]])[:, 0]
     error = 0.0 if exact else ritz.error(end)
-    error = error if complete else max(error, ritz.doubt(matrix.size))
-    return float(ritz.values[end]), error, exact, complete, vector
+    error = error if complete else max(error, ritz.doubt(space.matrix.size))
+    vector = space.vectors(ritz.coefficients[:, [end]])[:, 0]
+    return End(float(ritz.values[end]), error, exact, complete, vector)
+
+
+def refine(
+    space: Davidson, effort: Effort, tolerance: float, limit: int, least: int, enough: float
+) -> End:
+    """Return λ_max from that of a nearby matrix.
+
+    Args:
+        space: The space, with nothing in it yet.
+        effort: The account.
+        tolerance: Wanted relative error, by residuals and twice.
+        limit: Most products.
+        least: Fewest products to go by the nearby matrix.
+        enough: Wanted relative error, by the nearby matrix.
+    """
+    sure = 0
+    while True:
+        ritz = space.grow()
+        effort.spend()
+        sure += _within(ritz, -1, ritz.error(-1), tolerance)
+        near = space.steps >= least and _within(ritz, -1, space.missing, enough)
+        complete = near or sure >= 2 or space.exhausted
+        if complete or space.steps >= limit or not effort.left():
+            break
+    error = space.missing if near else ritz.error(-1)
+    error = error if complete else max(error, ritz.doubt(space.matrix.size))
+    return End(float(ritz.values[-1]), error, False, complete, space.known.vectors[:, -1])
+
+
+@dataclass
+class Memory:
+    """What a tracker keeps of λ_max from one time to the next."""
+
+    known: Known | None = None
 
 
 @spec
 class LambdaMax:
-    """The largest algebraic eigenvalue, by Lanczos from a random start.
+    """The largest algebraic eigenvalue.
 
-    The error is that of `Ritz.error`; Ritz values approach λ_max from below.
+    By Lanczos' method from a random start, on ever more of the data: a product costs as much as
+    there are examples, and the eigenvector of a ninth of them is already close; from there it is
+    Davidson's (`davidson`). In mode "train" the loss depends on how the data are cut, and nothing
+    is thinned. Ritz values approach λ_max from below.
     """
 
     matrix: Kind = "hessian"
@@ -100,39 +152,44 @@ class LambdaMax:
         _MOVES,
         _MOVES,
         _INVARIANT,
-        "about 10 to 30 products with the matrix",
+        "about 10 to 30 products with the matrix, most of them on a ninth of the data",
         "one direction of many; says nothing of the bulk. ReLU kinks are not seen",
         exact="no: a bound on the error from the residual",
     )
 
-    def read(self, problem: Problem, effort: Effort, start: Tensor | None = None) -> Outcome:
-        """Measure, from a start vector if one is given."""
+    def read(self, problem: Problem, effort: Effort, memory: Memory | None = None) -> Outcome:
+        """Measure; from what is remembered of the last time, if anything is."""
         effort.expect(20)
-        method, times = "Lanczos", TIMES
-        if start is None:
-            start = self._coarse(problem, effort)
-            method += "" if start is None else ", started on thinned data"
-        if start is not None:
-            times = 2
-        value, error, exact, complete, vector = extreme(
-            problem.matrix(self.matrix), effort, -1, self.tolerance, self.max_products, start, times
-        )
-        return Outcome(value, error, exact, method, None, complete, (), {"vector": vector})
+        memory = Memory() if memory is None else memory
+        warm = memory.known
+        known = warm or self._coarse(problem, effort)
+        matrix, limit = problem.matrix(self.matrix), self.max_products
+        if known is None:
+            lanczos = krylov(matrix, effort, "lanczos")
+            end = extreme(lanczos, effort, -1, self.tolerance, limit)
+            memory.known = known_of(lanczos)
+            return end.outcome("Lanczos")
+        space = Davidson(matrix, known)
+        end = refine(space, effort, self.tolerance, limit, 1 if warm else 2, self.tolerance)
+        memory.known = space.known
+        return end.outcome("Davidson, from " + ("the last time" if warm else "thinned data"))
 
-    def _coarse(self, problem: Problem, effort: Effort) -> Tensor | None:
-        """Return λ_max's eigenvector on ever more of the data, to a coarse tolerance.
-
-        A product costs as much as there are examples, and the eigenvector of a ninth of them is
-        already close. In mode "train" the loss depends on how the data are cut: nothing is thinned.
-        """
-        vector: Tensor | None = None
+    def _coarse(self, problem: Problem, effort: Effort) -> Known | None:
+        """Return what thinned data tell, or None where there are too few."""
+        known: Known | None = None
         for step in THINNED:
             if problem.mode == "train" or problem.n // step < LEAST or not effort.left():
                 continue
-            matrix = problem.thinned(step).matrix(self.matrix)
-            *_, found = extreme(matrix, effort, -1, COARSE, self.max_products, vector, 2)
-            vector = found[:, None]
-        return vector
+            matrix, limit = problem.thinned(step).matrix(self.matrix), self.max_products
+            if known is None:
+                lanczos = krylov(matrix, effort, "lanczos")
+                extreme(lanczos, effort, -1, COARSE, limit)
+                known = known_of(lanczos)
+            else:
+                space = Davidson(matrix, known)
+                refine(space, effort, COARSE, limit, 1, PASSING)
+                known = space.known
+        return known
 
 
 @spec
@@ -157,10 +214,8 @@ class LambdaMin:
     def read(self, problem: Problem, effort: Effort) -> Outcome:
         """Measure."""
         effort.expect(40)
-        value, error, exact, complete, vector = extreme(
-            problem.matrix(self.matrix), effort, 0, self.tolerance, self.max_products
-        )
-        return Outcome(value, error, exact, "Lanczos", None, complete, (), {"vector": vector})
+        space = krylov(problem.matrix(self.matrix), effort, "lanczos")
+        return extreme(space, effort, 0, self.tolerance, self.max_products).outcome("Lanczos")
 
 
 @spec
@@ -230,15 +285,18 @@ class LayerLambdaMax:
         effort.expect(15 * len(problem.layers))
         whole = problem.matrix(self.matrix)
         found = [
-            extreme(whole.within(part), effort, -1, self.tolerance, self.max_products)
+            extreme(
+                krylov(whole.within(part), effort, "lanczos"), effort, -1, self.tolerance,
+                self.max_products,
+            )
             for part in problem.layers.values()
-        ]
+        ]  # fmt: skip
         return Outcome(
-            np.array([value for value, *_ in found]),
-            np.array([error for _, error, *_ in found]),
-            all(exact for _, _, exact, *_ in found),
+            np.array([end.value for end in found]),
+            np.array([end.error for end in found]),
+            all(end.exact for end in found),
             "Lanczos in each block",
             None,
-            all(complete for *_, complete, _ in found),
+            all(end.complete for end in found),
             tuple(problem.layers),
         )

@@ -18,6 +18,7 @@ from ..specs import spec
 from .contract import About, Outcome
 from .effort import Effort
 from .eigenvalues import Limit, Tolerance, extreme
+from .krylov import krylov
 
 
 def example_products(problem: Problem, x: Tensor, y: Tensor, vectors: Tensor) -> Tensor:
@@ -97,8 +98,6 @@ class NonUniformity:
     def read(self, problem: Problem, effort: Effort) -> Outcome:
         """Measure."""
         effort.expect(20)
-        value, error, exact, complete, vector = extreme(
-            spread(problem), effort, -1, self.tolerance, self.max_products
-        )
-        details = {"s": math.sqrt(max(value, 0.0)), "vector": vector}
-        return Outcome(value, error, exact, "Lanczos", None, complete, (), details)
+        space = krylov(spread(problem), effort, "lanczos")
+        end = extreme(space, effort, -1, self.tolerance, self.max_products)
+        return end.outcome("Lanczos", s=math.sqrt(max(end.value, 0.0)))

@@ -28,7 +28,7 @@ class Part:
 
 @dataclass
 class Climb:
-    """A step under way: gradients at θ, and θ itself if the weights have left it."""
+    """A step under way: gradients at θ if still needed, and θ itself if the weights left it."""
 
     params: list[Tensor]
     grads: list[Tensor]
@@ -118,8 +118,10 @@ class AscentOptimizer(WrappedOptimizer):
             except BaseException:
                 self.cancel()
                 raise
+            if type(self)._descent is AscentOptimizer._descent:
+                climb.grads = []  # their memory serves the second pass
         for p in params:
-            p.grad = None  # the tensors live on in `climb`
+            p.grad = None  # where they are needed, they live on in `climb`
         return climbs
 
     @torch.no_grad()

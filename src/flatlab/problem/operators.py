@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from .batches import Batch
+from .convolution import FastConvolutions
 
 with warnings.catch_warnings():  # linear_operator, which it imports, still uses torch.jit
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -89,7 +90,8 @@ class Hessian(HessianLinearOperator):  # type: ignore[misc]
         return list(self._fresh())
 
     def _gradients(self, X: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-        loss = self._loss_func(self._model_func(X), y)
+        with FastConvolutions():
+            loss = self._loss_func(self._model_func(X), y)
         return torch.autograd.grad(
             loss, self._params, create_graph=True, allow_unused=True, materialize_grads=True
         )

@@ -47,3 +47,15 @@ def unknown(kind: str, given: str, allowed: Iterable[str]) -> UserError:
     "unknown loss 'msee': did you mean 'mse'? Allowed: logistic, mse"
     """
     return UserError(f"unknown {kind} {given!r}: {nearest(given, allowed)}")
+
+
+def numbers_in_words(numbers: Iterable[int], most: int = 5) -> str:
+    """List a few numbers for a message.
+
+    >>> numbers_in_words([3, 8, 11]), numbers_in_words(range(9))
+    ('3, 8 and 11', '0, 1, 2, 3, 4 and 4 more')
+    """
+    texts = [str(int(number)) for number in numbers]
+    if len(texts) > most:
+        return f"{', '.join(texts[:most])} and {len(texts) - most} more"
+    return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else texts[0]

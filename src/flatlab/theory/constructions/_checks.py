@@ -1,0 +1,48 @@
+"""Checks of arguments that constructions share."""
+
+from __future__ import annotations
+
+import math
+import numbers
+
+import numpy as np
+
+from ...data import Dataset
+from ...errors import UserError
+
+
+def at_least(name: str, value: object, bound: int) -> int:
+    """Return a whole number that is large enough."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < bound:
+        raise UserError(f"{name} must be a whole number >= {bound}, got {value!r}")
+    return int(value)
+
+
+def positive(name: str, value: object) -> float:
+    """Return a finite number > 0."""
+    good = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not good or not 0 < float(value) < math.inf:  # type: ignore[arg-type]
+        raise UserError(f"{name} must be > 0 and finite, got {value!r}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def require_xor(data: Dataset, what: str) -> None:
+    """Raise unless x1, x2 are ±1 and y = x1·x2 on the training set."""
+    if data.d < 2:
+        raise UserError(f"{what} needs d >= 2, got d={data.d}")
+    quadrants = data.x_train[:, :2]
+    if not np.all(np.abs(quadrants) == 1) or not np.array_equal(
+        data.y_train, np.prod(quadrants, axis=1)
+    ):
+        raise UserError(f"{what} needs x1, x2 in {{-1, 1}} and y = x1*x2, unlike {data.name!r}")
+
+
+def common_norm(data: Dataset, what: str) -> float:
+    """Return ‖x‖, which must be the same for all training inputs."""
+    norms = np.linalg.norm(data.x_train, axis=1)
+    if np.ptp(norms) > 1e-9 * norms.max():
+        raise UserError(
+            f"{what} needs inputs of one norm, got norms from {norms.min():.6g} to "
+            f"{norms.max():.6g}"
+        )
+    return float(norms.mean())

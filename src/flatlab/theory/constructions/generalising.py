@@ -1,0 +1,169 @@
+"""Flattest minima with bias that generalise: eq. (5), Proposition A.1 and Proposition A.2."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...data import Dataset
+from ...errors import UserError
+from ...models import Params, TwoLayer
+from ..geometry import separate
+from ..solution import Array, Solution
+from ._checks import at_least, common_norm, positive, require_xor
+from .memorising import memorising, padded
+
+SIGNS = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
+"""(−1)^i, (−1)^j of neuron 2i + j + 1."""
+NARROW = 1e-12
+"""A step rises by at least this much of the cosine; less is rounding."""
+
+
+def four_neurons(data: Dataset, r: float | None = None, width: int = 4) -> Solution:
+    """The xor network of eq. (5): one neuron for each quadrant of (x1, x2), as flat as any.
+
+    W1 has the rows r(±1, ±1, 0, …), b1 = −r and W2 = ±1/r: on the cube a neuron is r on its own
+    quadrant and 0 elsewhere, f = x1·x2, and Tr ∇²L = 2(r² + (d+1)/r²), least at r = (d+1)^{1/4},
+    where it is 4√(d+1). The printed r = (d²+1)^{1/4} is not the minimum (erratum E1).
+
+    Args:
+        data: An xor data set.
+        r: Scale of the first layer; (d+1)^{1/4} unless given.
+        width: Neurons, at least 4; the others are dead.
+    """
+    require_xor(data, "four_neurons")
+    width = at_least("width", width, 4)
+    r = (data.d + 1) ** 0.25 if r is None else positive("r", r)
+    params: Params = {"W1": np.zeros((width, data.d))}
+    params["W1"][:4, :2] = r * SIGNS
+    params["b1"] = padded(np.full(4, -r), width, -1.0)
+    params["W2"] = padded(SIGNS.prod(1) / r, width)
+    return Solution(TwoLayer(width=width), params, data)
+
+
+def finite_labels(data: Dataset, epsilon: float | None = None) -> Solution:
+    """The network of Proposition A.1: the label depends on few coordinates that are extreme points.
+
+    With v_j the values of the relevant coordinates, w_j cutting v_j off from the others and
+    ‖x‖ = R, neuron j is σ(r_j (w_j·(v − v_j) + ε)/ε) and its output weight y_j/r_j, with
+    r_j² = |y_j|√(R²+1). A value with label zero gets no neuron. The printed r_j² = |y_j|(R²+1) and
+    v_j in the place of w_j are wrong (erratum E7).
+
+    Args:
+        data: Its `relevant` coordinates decide the label; all inputs have one norm.
+        epsilon: Width of the spikes; half the smallest margin unless given.
+    """
+    if not data.relevant:
+        raise UserError(
+            f"finite_labels needs to know which coordinates decide the label of {data.name!r}"
+        )
+    R = common_norm(data, "finite_labels")
+    values, first, inverse = np.unique(
+        data.x_train[:, data.relevant], axis=0, return_index=True, return_inverse=True
+    )
+    labels = data.y_train[first]
+    if not np.array_equal(labels[inverse.ravel()], data.y_train):
+        raise UserError(f"the labels of {data.name!r} depend on more than its relevant coordinates")
+    found = separate(values)
+    if not found.extreme.all():
+        raise UserError(
+            f"the relevant coordinates take {len(values)} values that are no set of extreme points"
+        )
+    margin = float(found.margins.min())
+    epsilon = (1.0 if np.isinf(margin) else margin / 2) if epsilon is None else epsilon
+    epsilon = positive("epsilon", epsilon)
+    if epsilon >= margin:
+        raise UserError(f"epsilon must be < {margin:.6g}, the smallest margin, got {epsilon:g}")
+    kept = labels != 0
+    r = np.sqrt(np.abs(labels[kept]) * np.sqrt(R**2 + 1))
+    directions, at = found.directions[kept], np.sum(found.directions * values, 1)[kept]
+    params: Params = {"W1": np.zeros((len(r), data.d))}
+    params["W1"][:, data.relevant] = (r / epsilon)[:, None] * directions
+    params["b1"] = r / epsilon * (epsilon - at)
+    params["W2"] = labels[kept] / r
+    return Solution(TwoLayer(width=len(r)), params, data)
+
+
+def circle_steps(data: Dataset, edge: float = 0.02) -> Solution:
+    """A flattest minimum on the circle whose error vanishes with n: Proposition A.2, mended.
+
+    The printed network (eq. 17) does not interpolate (erratum E9). Here n narrow neurons memorise
+    the points, and two more for each gap between neighbours fire inside the gap alone, on no
+    training point, so that the trace is still the floor: with c = cos of the angle to the middle
+    of the gap, h half its angle, t = cos((1 − edge/2) h) and T = cos((1 − edge) h),
+
+        (y/(T − t)) (σ(c − t) − σ(c − T))
+
+    is y, the mean of the neighbours' labels, on the gap but for its edges. The width is 3n; a gap
+    too narrow for float64 is left at zero.
+
+    Args:
+        data: Inputs on a circle in the first two coordinates, of one norm.
+        edge: Share of a gap on which the step rises and falls.
+    """
+    if data.d < 2 or not np.allclose(np.sum(data.x_train[:, :2] ** 2, 1), 1, rtol=0, atol=1e-9):
+        raise UserError(f"circle_steps needs x1² + x2² = 1, unlike {data.name!r}")
+    if data.n < 3:
+        raise UserError(f"circle_steps needs n >= 3 points, got {data.n}")
+    if not 0 < edge < 1:
+        raise UserError(f"edge must lie between 0 and 1, got {edge!r}")
+    spiky = memorising(_projected(data))
+    spikes = Solution(spiky.arch, _lifted(spiky.params, data), data)
+    angles = np.sort(np.arctan2(data.x_train[:, 1], data.x_train[:, 0]))
+    order = np.argsort(np.arctan2(data.x_train[:, 1], data.x_train[:, 0]))
+    gaps = np.append(np.diff(angles), angles[0] + 2 * np.pi - angles[-1])
+    if gaps.max() >= np.pi:
+        raise UserError("circle_steps needs points with no gap of half the circle: draw more")
+    labels = data.y_train[order]
+    height = (labels + np.roll(labels, -1)) / 2
+    middle, half = angles + gaps / 2, gaps / 2
+    outer, inner = np.cos((1 - edge / 2) * half), np.cos((1 - edge) * half)
+    toward = np.zeros((data.n, data.d))
+    toward[:, 0], toward[:, 1] = np.cos(middle), np.sin(middle)
+    rise = inner - outer
+    slope = np.where(rise > NARROW, height / np.maximum(rise, NARROW), 0.0)
+    size = np.sqrt(np.abs(slope))
+    params: Params = {
+        "W1": np.vstack([spikes.params["W1"], size[:, None] * toward, size[:, None] * toward]),
+        "b1": np.concatenate([spikes.params["b1"], -size * outer, -size * inner]),
+        "W2": np.concatenate([spikes.params["W2"], np.sign(slope) * size, -np.sign(slope) * size]),
+    }
+    return Solution(TwoLayer(width=3 * data.n), params, data)
+
+
+def circle_as_printed(data: Dataset) -> Solution:
+    """The network of eq. (17) as it is printed, which does not interpolate (erratum E9)."""
+    angles = np.arctan2(data.x_train[:, 1], data.x_train[:, 0])
+    order = np.argsort(angles)
+    sorted_ = angles[order]
+    before = np.append(sorted_[-1] - 2 * np.pi, sorted_[:-1])
+    z = (before + sorted_) / 2
+    after = np.append(z[1:], z[0] + 2 * np.pi)
+    w = _unit((z + after) / 2)  # perpendicular to the chord from z_j to z_{j+1}
+    v, at_z = _unit(sorted_), np.sum(w * _unit(z), 1)
+    labels = data.y_train[order]
+    r = np.sqrt(np.abs(labels) * np.sqrt(common_norm(data, "circle") ** 2 + 1))
+    params: Params = {"W1": np.zeros((data.n, data.d))}
+    params["W1"][:, :2] = (r / at_z)[:, None] * w
+    params["b1"] = r * (at_z - np.sum(w * v, 1)) / at_z
+    params["W2"] = labels / r
+    return Solution(TwoLayer(width=data.n), params, data)
+
+
+def _unit(angle: Array) -> Array:
+    return np.stack([np.cos(angle), np.sin(angle)], 1)
+
+
+def _projected(data: Dataset) -> Dataset:
+    """Return the data on the circle alone."""
+    from ...data import from_arrays
+
+    return from_arrays(data.x_train[:, :2], data.y_train)
+
+
+def _lifted(params: Params, data: Dataset) -> Params:
+    """Return neurons of the plane as neurons of R^d, balanced for inputs of norm R."""
+    R = common_norm(data, "circle_steps")
+    factor = ((R**2 + 1) / 2) ** 0.25  # ‖x'‖ is √2 in the plane
+    W1 = np.zeros((data.n, data.d))
+    W1[:, :2] = params["W1"] * factor
+    return {"W1": W1, "b1": params["b1"] * factor, "W2": params["W2"] / factor}

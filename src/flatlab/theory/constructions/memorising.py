@@ -1,0 +1,126 @@
+"""Networks that memorise: one neuron for each training point (Theorem 4.1; the lecture's)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...data import Dataset
+from ...errors import UserError, numbers_in_words
+from ...models import Deep, Params, TwoLayer
+from ..geometry import Separation, require_extreme
+from ..solution import Array, Solution
+from ._checks import at_least, positive
+
+# Activations at training points must be right to about this.
+PRECISION = 1e-7
+
+
+def memorising(
+    data: Dataset, depth: int = 2, width: int | None = None, epsilon: float | None = None
+) -> Solution:
+    """The memorising solution of Theorem 4.1: as flat as any, and zero off the training set.
+
+    With w_i cutting x_i off from the other points and x' = (x, 1), neuron i of the first layer is
+    σ(u_i (w_i·(x − x_i) + ε)/ε), which is u_i at x_i and 0 at the other points; the layers above
+    are diag(1/r_i), the last sign(y_i)/r_i, with
+
+        r_i = (‖x'_i‖/|y_i|)^{1/D},   u_i = |y_i| r_i^{D−1}.
+
+    Then ‖∇f(x_i)‖² = D |y_i|^{2(D−1)/D} ‖x'_i‖^{2/D}, the floor of `bounds.bias_floor`.
+
+    Args:
+        data: The training inputs must be extreme points, its labels not zero.
+        depth: Number D of weight layers.
+        width: Neurons in each hidden layer, at least n; n unless given. The others are dead.
+        epsilon: Width of the spikes. Unless given, half the smallest margin min_j w_i·(x_i − x_j);
+            on the cube half of its own smallest margin 2/√d, so that every other point of the cube
+            gets f = 0.
+    """
+    depth = at_least("depth", depth, 2)
+    width = at_least("width", data.n if width is None else width, data.n)
+    found = require_extreme(data.x_train)
+    require_labels(data)
+    epsilon = spike_width(data, found, epsilon)
+    size = np.sqrt(np.sum(data.x_train**2, 1) + 1)
+    r = (size / np.abs(data.y_train)) ** (1 / depth)
+    u = np.abs(data.y_train) * r ** (depth - 1)
+    params = spikes(data, found, u, epsilon, width)
+    for layer in range(2, depth):
+        params[f"W{layer}"] = np.diag(padded(1 / r, width))
+    params[f"W{depth}"] = padded(np.sign(data.y_train) / r, width)
+    arch = TwoLayer(width=width) if depth == 2 else Deep(depth=depth, width=width)
+    return Solution(arch, params, data)
+
+
+def lecture_memorising(data: Dataset) -> Solution:
+    """The lecture's memorising network: w_j = x_j/‖x_j‖, b_j = −√d/2, a_j = 2y_j/√d.
+
+    It interpolates only if the inputs are nearly orthogonal, and is at the floor for no dimension
+    but d ≈ 16.9: ‖∇f(x_i)‖² = 4(d+1)/d + d/4 against 2√(d+1) (errata W2 and W4).
+    """
+    require_labels(data)
+    norms = np.linalg.norm(data.x_train, axis=1, keepdims=True)
+    if norms.min() == 0:
+        raise UserError("a training input is zero and has no direction: leave it out")
+    params: Params = {
+        "W1": data.x_train / norms,
+        "b1": np.full(data.n, -np.sqrt(data.d) / 2),
+        "W2": 2 * data.y_train / np.sqrt(data.d),
+    }
+    return Solution(TwoLayer(width=data.n), params, data)
+
+
+def spikes(data: Dataset, found: Separation, heights: Array, epsilon: float, width: int) -> Params:
+    """Return a first layer whose neuron i is heights_i at x_i and zero at the other points."""
+    steep = heights / epsilon
+    at = np.sum(found.directions * data.x_train, 1)
+    params: Params = {
+        "W1": np.zeros((width, data.d)),
+        "b1": padded(steep * (epsilon - at), width, -1.0),
+    }
+    params["W1"][: data.n] = steep[:, None] * found.directions
+    return params
+
+
+def padded(values: Array, width: int, filler: float = 0.0) -> Array:
+    """Return the values followed by a filler up to the width.
+
+    A dead neuron has the bias −1, not the printed 0: so no point sits on its kink.
+    """
+    return np.concatenate([values, np.full(width - len(values), filler)])
+
+
+def spike_width(data: Dataset, found: Separation, epsilon: float | None) -> float:
+    """Return the width of the spikes: the one given if it is good, or one that is."""
+    margin, chosen = float(found.margins.min()), epsilon is not None
+    if epsilon is None:
+        on_cube = bool(np.all(np.abs(data.x_train) == 1))
+        finest = min(margin, 2 / np.sqrt(data.d)) if on_cube else margin
+        epsilon = 1.0 if np.isinf(finest) else finest / 2
+    epsilon = positive("epsilon", epsilon)
+    if epsilon >= margin:
+        raise UserError(
+            f"epsilon must be < {margin:.6g}, the smallest margin between training points, or a "
+            f"spike reaches its neighbour; got {epsilon:g}"
+        )
+    size = float(np.linalg.norm(data.x_train, axis=1).max())
+    least = np.finfo(np.float64).eps * max(size, 1.0) / PRECISION
+    if epsilon < least:
+        given = f"got {epsilon:.3g}" if chosen else f"the points are only {margin:.3g} apart"
+        raise UserError(
+            f"epsilon must be >= {least:.2g} for inputs of size {size:.3g}: float64 cannot tell a "
+            f"narrower spike from its surroundings; {given}"
+        )
+    return epsilon
+
+
+def require_labels(data: Dataset) -> None:
+    """Raise if a label is zero: a memorising solution is then no flattest one (erratum E11)."""
+    zeros = np.flatnonzero(data.y_train == 0)
+    if len(zeros):
+        one = len(zeros) == 1
+        raise UserError(
+            f"{'label' if one else 'labels'} {numbers_in_words(zeros)} (from 0) "
+            f"{'is' if one else 'are'} zero: a network that memorises needs a neuron there and is "
+            "then not flattest; use labels that are not zero"
+        )

@@ -103,6 +103,7 @@ def test_noise_and_batchnorm_go_through_the_loop():
     with torch.random.fork_rng():
         optimizer.step(x, y)
     assert int(model[1].num_batches_tracked) == 2
+    masks = masks[1:]  # the first batch is run once more, to compare losses
     assert len(masks) == 4
     assert torch.equal(masks[0], masks[1]) and torch.equal(masks[2], masks[3])
 
@@ -133,11 +134,10 @@ def test_a_layer_that_is_unfrozen_later_trains():
 
 def test_a_loss_that_fails_leaves_theta():
     model = network()
-    before, calls = weights(model), []
+    before = weights(model)
 
     def loss(output, target):
-        calls.append(1)
-        if len(calls) == 4:
+        if not same(weights(model), before):
             raise ZeroDivisionError
         return mse(output, target)
 
@@ -149,7 +149,7 @@ def test_a_loss_that_fails_leaves_theta():
 @pytest.mark.parametrize("method", ["vmap", "loop"])
 def test_bad_input(method):
     model, (x, y) = network(), batches(1)[0]
-    with pytest.raises(UserError, match=r"must return a scalar, got shape \(1, 2\): take the mean"):
+    with pytest.raises(UserError, match=r"must return a scalar, got shape \(6, 2\): take the mean"):
         MSAM(model, lambda f, t: (f - t) ** 2, lr=0.1, method=method).step(x, y)
     with pytest.raises(UserError, match="same number >= 1 of rows, got 6, 5"):
         MSAM(model, mse, lr=0.1, method=method).step(x, y[:5])

@@ -27,13 +27,21 @@ def norm(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def dot(one: Sequence[Tensor], two: Sequence[Tensor]) -> Tensor:
-    """Return the inner product of two lists of tensors.
+    """Return the inner product of two lists of tensors; a complex number counts as two real ones.
 
     >>> dot([torch.tensor([1.0, 2.0])], [torch.tensor([3.0, 4.0])])
     tensor(11.)
+    >>> dot([torch.tensor([1.0 + 2.0j])], [torch.tensor([3.0 + 4.0j])])
+    tensor(11.)
     """
-    parts = [torch.sum(a * b) for a, b in zip(one, two, strict=True)]
+    parts = [_product(a, b) for a, b in zip(one, two, strict=True)]
     return torch.stack([p.to(parts[0].device) for p in parts]).sum()
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    if a.is_complex():  # Re⟨conj(a), b⟩, which the norm above belongs to
+        a, b = torch.view_as_real(a.resolve_conj()), torch.view_as_real(b.resolve_conj())
+    return torch.sum(a * b)
 
 
 def times(tensors: Sequence[Tensor], factor: Tensor) -> list[Tensor]:

@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from . import _foreach as foreach
+from ._options import not_negative
 from .ascent import AscentOptimizer, Part
-from .wrapper import Base, Optimizer, not_negative
+from .wrapper import Base, Optimizer
 
 
 class ASAM(AscentOptimizer):
@@ -39,7 +40,7 @@ class ASAM(AscentOptimizer):
         adapt_bias: bool = True,
         **options: Any,
     ):
-        not_negative("eta", eta)
+        eta = not_negative("eta", eta)
         super().__init__(params, base, rho, **options)
         self.eta, self.adapt_bias = eta, adapt_bias
 
@@ -53,7 +54,7 @@ class ASAM(AscentOptimizer):
         for part, move, scale in zip(parts, moves, scales, strict=True):
             for k, t in scale.items():
                 move[k].mul_(t)
-            factor = foreach.ratio(self._radius(part.group), norm)
+            factor = foreach.ratio(self._reach(part.group), norm)
             foreach.add_scaled_(part.params, move, factor)
 
     def _scales(self, part: Part) -> dict[int, Tensor]:

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.optim.optimizer import ParamsT
 
 from ..errors import UserError
+from ._options import module, not_negative
 from .passes import Noise, frozen_batchnorm
-from .wrapper import Base, Optimizer, WrappedOptimizer, not_negative
+from .wrapper import Base, Optimizer, WrappedOptimizer, adversary
 
 
 @dataclass
@@ -45,7 +46,8 @@ class AscentOptimizer(WrappedOptimizer):
 
     A member defines e by `_ascend`, and G by `_descent` where it is not just the gradient at
     θ + e. A gradient of zero has no direction: then e = 0. Weight decay is the base optimizer's:
-    it acts at θ and takes no part in the ascent.
+    it acts at θ and takes no part in the ascent. Where a group is maximised (the base optimizer's
+    `maximize`), the adversary goes down: e(θ) is against the gradient.
 
     Args:
         params: Parameters or groups (a group may have its own `rho`), or a base optimizer.
@@ -69,9 +71,11 @@ class AscentOptimizer(WrappedOptimizer):
         clip: float | None = None,
         **options: Any,
     ):
-        not_negative("rho", rho)
+        rho = not_negative("rho", rho)
         if clip is not None:
-            not_negative("clip", clip)
+            clip = not_negative("clip", clip)
+        if model is not None:
+            model = module(model, "name the one whose BatchNorm the first pass updates, or None")
         super().__init__(params, base, {"rho": rho}, options)
         self.model, self.same_noise, self.clip = model, same_noise, clip
         self._climb: Climb | None = None
@@ -87,10 +91,16 @@ class AscentOptimizer(WrappedOptimizer):
 
     def _climbs(self) -> bool:
         """Return whether this step leaves θ at all."""
-        return any(self._radius(group) > 0 for group in self.param_groups)
+        radii = [self._radius(group) for group in self.param_groups]  # all: each is checked
+        return any(radius > 0 for radius in radii)
 
     def _radius(self, group: dict[str, Any]) -> float:
-        return float(group["rho"])
+        """Return the length of a group's ascent; a schedule may have set its rho to anything."""
+        return not_negative("rho", group["rho"])
+
+    def _reach(self, group: dict[str, Any]) -> float:
+        """Return the radius with the sign of the ascent along the gradient."""
+        return adversary(group) * self._radius(group)
 
     @torch.no_grad()
     def first_step(self, scaler: torch.amp.GradScaler | None = None) -> bool:
@@ -195,7 +205,7 @@ class AscentOptimizer(WrappedOptimizer):
         The closure computes the loss, calls backward (through the scaler if there is one) and
         returns the loss. It is called once for each pass, with gradients cleared.
         """
-        if closure is None:
+        if not callable(closure):
             raise UserError(
                 f"{type(self).__name__}.step needs a closure that recomputes the loss and its "
                 "gradient; without one, call first_step and second_step"

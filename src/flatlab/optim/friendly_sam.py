@@ -10,8 +10,9 @@ from torch.optim.optimizer import ParamsT
 
 from ..errors import UserError
 from . import _foreach as foreach
+from ._options import not_negative, number
 from .ascent import AscentOptimizer, Climb, Part
-from .wrapper import Base, Optimizer, not_negative
+from .wrapper import Base, Optimizer
 
 
 class FriendlySAM(AscentOptimizer):
@@ -42,11 +43,11 @@ class FriendlySAM(AscentOptimizer):
         lam: float = 0.9,
         **options: Any,
     ):
-        not_negative("sigma", sigma)
-        if not 0 <= lam < 1:
-            raise UserError(f"lam must be in [0, 1), got {lam!r}")
+        sigma = not_negative("sigma", sigma)
+        if not 0 <= number(lam) < 1:
+            raise UserError(f"lam must be a number in [0, 1), got {lam!r}")
         super().__init__(params, base, rho, **options)
-        self.sigma, self.lam = sigma, lam
+        self.sigma, self.lam = sigma, number(lam)
         self._means: list[Tensor] = []
 
     def _ascend(self, parts: list[Part]) -> None:
@@ -57,7 +58,7 @@ class FriendlySAM(AscentOptimizer):
             self._means += means
         norm = foreach.norm([d for some in directions for d in some])
         for part, some in zip(parts, directions, strict=True):
-            factor = foreach.ratio(self._radius(part.group), norm)
+            factor = foreach.ratio(self._reach(part.group), norm)
             foreach.add_scaled_(part.params, some, factor)
 
     def _averages(self, params: list[Tensor], grads: list[Tensor]) -> list[Tensor]:

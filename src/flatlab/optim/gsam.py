@@ -9,9 +9,10 @@ from torch.optim.optimizer import ParamsT
 
 from ..errors import UserError
 from . import _foreach as foreach
+from ._options import not_negative, number
 from .ascent import Climb
 from .sam import SAM
-from .wrapper import Base, Optimizer, not_negative
+from .wrapper import Base, Optimizer
 
 
 class GSAM(SAM):
@@ -47,16 +48,19 @@ class GSAM(SAM):
         lr_min: float = 0.0,
         **options: Any,
     ):
-        not_negative("alpha", alpha)
+        alpha = not_negative("alpha", alpha)
         if rho_min is not None:
-            not_negative("rho_min", rho_min)
-            if lr_max is None or not lr_max > lr_min:
-                raise UserError(f"rho_min needs lr_max > lr_min = {lr_min:g}, got lr_max={lr_max}")
+            rho_min, lr_min = not_negative("rho_min", rho_min), not_negative("lr_min", lr_min)
+            if not lr_min < number(lr_max) < float("inf"):
+                raise UserError(
+                    f"rho_min needs a number lr_max > lr_min = {lr_min:g}, got lr_max={lr_max!r}"
+                )
+            lr_max = number(lr_max)
         super().__init__(params, base, rho, normalised=True, **options)
         self.alpha, self.rho_min, self.lr_max, self.lr_min = alpha, rho_min, lr_max, lr_min
 
     def _radius(self, group: dict[str, Any]) -> float:
-        rho = float(group["rho"])
+        rho = super()._radius(group)
         if self.rho_min is None or self.lr_max is None or rho == 0:
             return rho
         share = (float(group["lr"]) - self.lr_min) / (self.lr_max - self.lr_min)

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from ..errors import UserError
-from .wrapper import Base, Optimizer, WrappedOptimizer, not_negative
+from ._options import not_negative, whole_number
+from .wrapper import Base, Optimizer, WrappedOptimizer
 
 
 class LabelNoiseSGD(WrappedOptimizer):
@@ -57,14 +58,16 @@ class LabelNoiseSGD(WrappedOptimizer):
         base: Base | None = None,
         **options: Any,
     ):
-        not_negative("noise", noise)
+        noise = not_negative("noise", noise)
         if kind not in ("sign", "gaussian", "flip"):
             raise UserError(f"unknown kind {kind!r}: allowed: flip, gaussian, sign")
-        if kind == "flip" and (noise > 1 or classes is None or classes < 2):
+        if kind == "flip" and (noise > 1 or classes is None):
             raise UserError(
                 f"kind 'flip' needs classes >= 2 and a probability noise <= 1, "
                 f"got classes={classes}, noise={noise:g}"
             )
+        if classes is not None:
+            classes = whole_number("classes", classes, least=2)
         if not isinstance(generator, torch.Generator):
             raise UserError(f"generator must be a torch.Generator, got {type(generator).__name__}")
         super().__init__(params, base, {}, options)
@@ -104,7 +107,7 @@ class LabelNoiseSGD(WrappedOptimizer):
         self, closure: Callable[[Tensor], Any] | None = None, labels: Tensor | None = None
     ) -> Any:
         """Take one step; the closure is given noisy labels, calls backward and returns the loss."""
-        if closure is None or labels is None:
+        if not callable(closure) or labels is None:
             raise UserError(
                 "LabelNoiseSGD.step needs a closure and the labels: step(closure, labels) calls "
                 "closure(noisy_labels); in a loop of your own call perturb(labels) and base.step()"

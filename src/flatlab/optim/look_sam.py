@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch.optim.optimizer import ParamsT
 
-from ..errors import UserError
 from . import _foreach as foreach
+from ._options import not_negative, whole_number
 from .ascent import Climb
 from .sam import SAM
-from .wrapper import Base, Optimizer, not_negative
+from .wrapper import Base, Optimizer
 
 
 class LookSAM(SAM):
@@ -44,9 +44,7 @@ class LookSAM(SAM):
         alpha: float = 0.7,
         **options: Any,
     ):
-        not_negative("alpha", alpha)
-        if not isinstance(k, int) or k < 1:
-            raise UserError(f"k must be a whole number >= 1, got {k!r}")
+        alpha, k = not_negative("alpha", alpha), whole_number("k", k)
         super().__init__(params, base, rho, normalised=True, **options)
         self.k, self.alpha = k, alpha
         self._counters["steps"] = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -14,10 +13,11 @@ from torch.optim.optimizer import ParamsT
 
 from ..errors import UserError
 from . import _foreach as foreach
+from ._mean_loss import Loss, check_mean, scalar
+from ._options import module, not_negative, whole_number
 from .passes import Noise, frozen_batchnorm
-from .wrapper import Base, Optimizer, WrappedOptimizer, not_negative
+from .wrapper import Base, Optimizer, WrappedOptimizer, adversary
 
-Loss = Callable[[Any, Tensor], Tensor]
 Weights = dict[str, Tensor]
 
 
@@ -34,7 +34,8 @@ class MSAM(WrappedOptimizer):
 
     Args:
         model: The network; parameters that do not require a gradient stay as they are.
-        loss: loss(output, target), a scalar: the mean over the examples it is given.
+        loss: loss(output, target), a scalar: the mean over the examples it is given, which the
+            first batch is used to check.
         base: Class of the base optimizer; torch.optim.SGD if none is given.
         rho: Ascent radius.
         m: Examples in a group.
@@ -42,7 +43,8 @@ class MSAM(WrappedOptimizer):
             takes all.
         method: "vmap" computes groups together by torch.func; "loop" one after the other, with
             the same dropout mask in both passes and BatchNorm statistics updated once a group;
-            "auto" takes "loop" for a model with active dropout or BatchNorm, "vmap" otherwise.
+            "auto" takes "loop" for a model with active dropout or BatchNorm, and for one that vmap
+            turns out to refuse, such as one with functional dropout; "vmap" otherwise.
         params: Groups of the model's parameters or a base optimizer; None is all in one group.
         **options: Options of the base optimizer.
     """
@@ -60,16 +62,21 @@ class MSAM(WrappedOptimizer):
         params: ParamsT | Optimizer | None = None,
         **options: Any,
     ):
-        not_negative("rho", rho)
-        for name, value in {"m": m, "chunk": 1 if chunk is None else chunk}.items():
-            if not isinstance(value, int) or value < 1:
-                raise UserError(f"{name} must be a whole number >= 1, got {value!r}")
+        rho = not_negative("rho", rho)
+        model = module(model, "give the network itself, and groups of its parameters as params")
+        if not callable(loss):
+            raise UserError(
+                f"loss must be a function of output and target, got {type(loss).__name__}"
+            )
+        m = whole_number("m", m)
+        chunk = None if chunk is None else whole_number("chunk", chunk)
         if method not in ("auto", "vmap", "loop"):
             raise UserError(f"unknown method {method!r}: allowed: auto, loop, vmap")
         chosen = [p for p in model.parameters() if p.requires_grad] if params is None else params
         super().__init__(chosen, base, {"rho": rho}, options)
         self.model, self.loss, self.m, self.chunk, self.method = model, loss, m, chunk, method
         self._used: dict[tuple[str, ...], set[str]] = {}
+        self._checked = self._unmapped = False
 
     def step(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
         """Take one step on a batch; return its mean loss at θ."""
@@ -87,18 +94,18 @@ class MSAM(WrappedOptimizer):
                 f"x and y must have the same number >= 1 of rows, got {len(x)}, {len(y)}"
             )
         radius = self._radii()
-        one_by_one = self.method == "loop" or (self.method == "auto" and _has_noise(self.model))
         if not any(radius.values()):
             total = self._together(x, y, radius)
         else:
-            total = self._by_loop(x, y, radius) if one_by_one else self._by_vmap(x, y, radius)
+            self._check_loss(x, y)
+            total = self._by_groups(x, y, radius)
         named = dict(self.model.named_parameters())
         for name in radius:
             named[name].grad = total.get(name)
         return total[""]
 
     def _radii(self) -> dict[str, float]:
-        """Return rho by the name of each parameter that trains."""
+        """Return rho by the name of each parameter that trains, negative where it is maximised."""
         names = {p: name for name, p in self.model.named_parameters()}
         found = {}
         for group in self.param_groups:
@@ -106,14 +113,52 @@ class MSAM(WrappedOptimizer):
                 if p not in names:
                     raise UserError("a parameter group holds a tensor that is not in the model")
                 if p.requires_grad:
-                    found[names[p]] = float(group["rho"])
+                    found[names[p]] = adversary(group) * not_negative("rho", group["rho"])
         return found
+
+    def _check_loss(self, x: Tensor, y: Tensor) -> None:
+        """Refuse a loss that is no mean over examples, on the first batch that is cut."""
+        if self._checked or len(x) <= self.m:
+            return
+        noise = Noise(p.device for p in self._tensors())
+        try:
+            with frozen_batchnorm(self.model):
+                with torch.no_grad():
+                    output = self.model(x)
+                with torch.enable_grad():
+                    check_mean(self.loss, output, y, self.m)
+        finally:
+            noise.replay()
+        self._checked = True
+
+    def _by_groups(self, x: Tensor, y: Tensor, radius: dict[str, float]) -> Weights:
+        """Return G by name, and the loss under "", by the method that the model allows."""
+        one_by_one = self._unmapped or _has_noise(self.model)
+        if self.method == "loop" or (self.method == "auto" and one_by_one):
+            return self._by_loop(x, y, radius)
+        try:
+            return self._by_vmap(x, y, radius)
+        except torch.cuda.OutOfMemoryError:  # `chunk` is the remedy
+            raise
+        except RuntimeError as error:
+            # vmap refuses random numbers before they are drawn (functional dropout, attention's),
+            # and layers it does not know (GRU). It leaves the weights alone.
+            if self.method == "vmap" and "called random operation" in str(error):
+                raise UserError(
+                    "the model draws random numbers, which method 'vmap' cannot: "
+                    "choose method 'loop' or 'auto', or call model.eval()"
+                ) from error
+            if self.method == "vmap":
+                raise
+        total = self._by_loop(x, y, radius)  # an error of the model's own is raised here again
+        self._unmapped = True
+        return total
 
     def _together(self, x: Tensor, y: Tensor, radius: dict[str, float]) -> Weights:
         """Return the gradient of the batch at θ, without the parameters that it does not use."""
         named = dict(self.model.named_parameters())
         with torch.enable_grad():
-            loss = _scalar(self.loss(self.model(x), y))
+            loss = scalar(self.loss(self.model(x), y))
             found = torch.autograd.grad(loss, [named[n] for n in radius], allow_unused=True)
         used = {n: g for n, g in zip(radius, found, strict=True) if g is not None}
         return {**used, "": loss.detach()}
@@ -133,7 +178,7 @@ class MSAM(WrappedOptimizer):
         theta = {name: named[name].detach() for name in radius}
 
         def value(weights: Weights, xs: Tensor, ys: Tensor) -> Tensor:
-            return _scalar(self.loss(functional_call(self.model, {**fixed, **weights}, (xs,)), ys))
+            return scalar(self.loss(functional_call(self.model, {**fixed, **weights}, (xs,)), ys))
 
         def climbed(xs: Tensor, ys: Tensor) -> Weights:
             g, loss = grad_and_value(value)(theta, xs, ys)
@@ -186,14 +231,6 @@ class MSAM(WrappedOptimizer):
 def _add(total: Weights, part: Weights, weight: float) -> None:
     for name, t in part.items():
         total[name] = total[name].add_(t, alpha=weight) if name in total else t * weight
-
-
-def _scalar(loss: Tensor) -> Tensor:
-    if loss.ndim:
-        raise UserError(
-            f"loss must return a scalar, got shape {tuple(loss.shape)}: take the mean over examples"
-        )
-    return loss
 
 
 def _has_noise(model: nn.Module) -> bool:

@@ -53,7 +53,8 @@ class SAM(AscentOptimizer):
         if self.normalised:
             norm = foreach.norm([g for part in parts for g in part.grads])
         else:
-            norm = parts[0].grads[0].new_ones(())
+            first = parts[0].grads[0]
+            norm = first.new_ones((), dtype=first.dtype.to_real())
         for part in parts:
-            factor = foreach.ratio(self._radius(part.group), norm)
+            factor = foreach.ratio(self._reach(part.group), norm)
             foreach.add_scaled_(part.params, part.grads, factor)

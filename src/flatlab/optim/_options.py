@@ -1,0 +1,59 @@
+"""Checks of options: each returns a plain Python value, or says what was given and is allowed."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UserError
+
+
+def number(value: Any) -> float:
+    """Return a real number, or a tensor of one, as a float; NaN for anything else.
+
+    >>> number(torch.tensor(0.5)), number("0.5"), number(True)
+    (0.5, nan, nan)
+    """
+    if isinstance(value, Tensor) and value.numel() == 1 and value.dtype != torch.bool:
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return float("nan")
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond 1e308
+        return float("inf")
+
+
+def not_negative(name: str, value: Any) -> float:
+    """Return a finite number that is not below zero; refuse anything else.
+
+    >>> not_negative("rho", -0.1)
+    Traceback (most recent call last):
+    flatlab.errors.UserError: rho must be a finite number >= 0, got -0.1
+    """
+    found = number(value)
+    if not 0 <= found < float("inf"):
+        raise UserError(f"{name} must be a finite number >= 0, got {value!r}")
+    return found
+
+
+def whole_number(name: str, value: Any, least: int = 1) -> int:
+    """Return a whole number of at least `least`; refuse anything else.
+
+    >>> whole_number("k", True)
+    Traceback (most recent call last):
+    flatlab.errors.UserError: k must be a whole number >= 1, got True
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise UserError(f"{name} must be a whole number >= {least}, got {value!r}")
+    return int(value)
+
+
+def module(value: Any, remedy: str) -> nn.Module:
+    """Return a network; refuse anything else, and say what to do."""
+    if not isinstance(value, nn.Module):
+        raise UserError(f"model must be a torch.nn.Module, got {type(value).__name__}: {remedy}")
+    return value

@@ -1,6 +1,11 @@
 """Real flatlab processes, for the tests of what a user types and what a machine does to it."""
 
 import os
+
+# One thread a process, here and in children: tests run one process a core, and small problems are
+# many times slower when threads outnumber cores. Before torch is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import subprocess
 import sys
 import time

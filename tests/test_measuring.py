@@ -159,7 +159,49 @@ MISTAKES = {
         lambda: fl.measure(Flash(), CE, (torch.ones(4, 3, 8), torch.zeros(4).long()), "lambda_max"),
         "no second derivative: replace",
     ),
+    "a mapping to a number": (
+        lambda: fl.measure(network(), CE, data(), {"a": 3}), "a name or a measure, got 3"),
+    "a mapping from a number": (
+        lambda: fl.measure(network(), CE, data(), {3: "trace"}), "needs names, got 3"),
+    "an empty mapping": (lambda: fl.measure(network(), CE, data(), {}), "measures is empty"),
+    "a class": (lambda: fl.measure(network(), CE, data(), Trace), "write Trace()"),
+    "a class in a mapping": (
+        lambda: fl.measure(network(), CE, data(), {"a": Trace}), "write Trace()"),
+    "a budget in a string": (
+        lambda: fl.measure(network(), CE, data(), budget="10"), "must be a number, got '10'"),
+    "a budget that is true": (
+        lambda: fl.measure(network(), CE, data(), budget=True), "must be a number, got True"),
+    "half a product": (lambda: fl.Budget(products=2.5), "a whole number, got 2.5"),
+    "a reference of NaN": (
+        lambda: fl.measure(network(), CE, data(), "distance", reference=broken().state_dict()),
+        "reference holds NaN",
+    ),
+    "a model as reference": (
+        lambda: fl.measure(network(), CE, data(), "distance", reference=network()),
+        "by name, got Sequential: pass a state_dict",
+    ),
+    "a reference without tensors": (
+        lambda: fl.measure(network(), CE, data(), "distance", reference={"0.weight": "a"}),
+        "reference must have tensors",
+    ),
+    "a number explained": (lambda: fl.explain(3), "named by a string such as 'trace', got 3"),
+    **{
+        f"the seed {seed!r}": (
+            lambda seed=seed: fl.measure(network(), CE, data(), seed=seed),
+            f"seed must be a whole number, got {seed!r}",
+        )
+        for seed in ("a", None, 1.5, True)
+    },
     "every": (lambda: fl.Tracker(every=0), "every must be >= 1"),
+    "every one and a half": (lambda: fl.Tracker(every=1.5), "every must be a whole number"),
+    "a tracker's seed": (lambda: fl.Tracker(seed="a"), "seed must be a whole number"),
+    "a tracker's budget": (lambda: fl.Tracker(budget="3"), "must be a number, got '3'"),
+    "a tracker's step": (
+        lambda: fl.Tracker(loss=CE, data=data())(network(), "a"), "step must be a whole number"),
+    "a generator for a tracker": (
+        lambda: fl.Tracker(loss=CE, data=(batch for batch in [data()])),
+        "can be read only once: pass a DataLoader",
+    ),
     "a tracker without data": (lambda: fl.Tracker()(network(), 0), "needs loss= and data="),
 }  # fmt: skip
 
@@ -225,7 +267,9 @@ def test_a_budget_returns_the_best_so_far(name):
         network(), CE, data(), name, budget=fl.Budget(products=3), skip=True, dtype="float64"
     )
     for reading in readings.values():
-        assert np.isfinite(reading.value).all() and np.isfinite(reading.stderr).all()
+        assert np.isfinite(reading.value).all()
+        # After one product nothing bounds the error of an eigenvalue: then it is infinite.
+        assert not np.isnan(reading.stderr).any()
 
 
 def test_a_spent_budget_says_so_and_its_error_is_honest():
@@ -233,7 +277,7 @@ def test_a_spent_budget_says_so_and_its_error_is_honest():
     model = seeded(lambda: nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 3)).double())
     full = fl.measure(model, CE, (x, y), "lambda_max:tolerance=1e-9")["lambda_max:tolerance=1e-9"]
     cut = fl.measure(model, CE, (x, y), "lambda_max", budget=fl.Budget(products=3))["lambda_max"]
-    assert not cut.complete and "stopped early" in str(cut)
+    assert not cut.complete and "stopped early: the budget of 3 products was spent" in str(cut)
     assert abs(cut.value - full.value) <= cut.stderr
 
 

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.cells import cell_len
@@ -16,13 +16,33 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from .experiments.contract import Verdict
 from .report.tables import number
 
+if TYPE_CHECKING:
+    from .theory.claims import Line
+    from .verifying import Result, Verification
+
 # A file or a pipe has no width of its own.
 out = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
 MARKS = {True: "[green]holds[/]", False: "[red]fails[/]", None: "[yellow]not assessed[/]"}
+# The mark and the colour of what came of a claim.
+WORDS = {
+    "holds": ("✓", "green"),
+    "holds corrected": ("✓*", "green"),
+    "consistent": ("≈", "green"),
+    "refuted": ("✗*", "yellow"),
+    "fails": ("✗", "bold red"),
+    "by experiment": ("→", "cyan"),
+    "not checkable": ("–", "dim"),
+    "not yet": ("…", "dim"),
+}
+MEANINGS = {
+    "holds corrected": "wrong as printed, right once corrected",
+    "refuted": "wrong, as a counterexample shows",
+}
 
 
 class JobProgress:
@@ -92,6 +112,80 @@ class JobProgress:
             )
 
 
+class CheckProgress:
+    """One line for all checks: bar, time left, which are under way.
+
+    Shows nothing unless stdout is a terminal and `quiet` is off.
+    """
+
+    def __init__(self, total: int, quiet: bool):
+        self.progress = Progress(
+            TextColumn("{task.completed}/{task.total} checks"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TextColumn("[dim]{task.fields[left]}[/]"),
+            TextColumn("{task.fields[now]}"),
+            console=Console(stderr=True),
+            disable=quiet or not sys.stdout.isatty(),
+            transient=True,
+        )
+        self.task = self.progress.add_task("", total=total, left="", now="")
+        self.total, self.finished, self.begun = total, 0, time.monotonic()
+        self.now: dict[str, None] = {}
+
+    def __enter__(self) -> CheckProgress:
+        self.progress.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.progress.__exit__(*error)
+
+    def update(self, id: str, kind: str) -> None:
+        """Take an event of `verify`."""
+        left = None
+        if kind == "started":
+            self.now[id] = None
+        else:
+            self.now.pop(id, None)
+            self.finished += 1
+        if self.finished:
+            spent = time.monotonic() - self.begun
+            left = spent / self.finished * (self.total - self.finished)
+        self.progress.update(
+            self.task, completed=self.finished, left=_left(left), now="  ".join(self.now)
+        )
+
+
+class Waiting:
+    """One line while a search goes on: what it is at, and the time that is left to it."""
+
+    def __init__(self, what: str, seconds: float, quiet: bool):
+        self.progress = Progress(
+            TextColumn(what),
+            BarColumn(bar_width=24),
+            TextColumn("[dim]{task.fields[left]}[/]"),
+            TextColumn("{task.fields[now]}"),
+            console=Console(stderr=True),
+            disable=quiet or not sys.stdout.isatty(),
+            transient=True,
+        )
+        self.task = self.progress.add_task("", total=seconds, left="", now="")
+        self.seconds, self.begun = seconds, time.monotonic()
+
+    def __enter__(self) -> Waiting:
+        self.progress.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.progress.__exit__(*error)
+
+    def say(self, now: str) -> None:
+        """Show what is under way."""
+        spent = time.monotonic() - self.begun
+        left = _left(max(0.0, self.seconds - spent))
+        self.progress.update(self.task, completed=spent, left=f"at most {left}", now=now)
+
+
 def _left(seconds: float | None) -> str:
     if seconds is None:
         return ""
@@ -109,8 +203,15 @@ def print_line(text: str) -> None:
     out.print(text, soft_wrap=True, markup=False, highlight=False)
 
 
-def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
-    """Print rows of plain values; x, x_low and x_high become one column "x [low, high]"."""
+def print_table(
+    rows: Sequence[Mapping[str, Any]],
+    title: str | None = None,
+    styles: Mapping[str, str] | None = None,
+) -> None:
+    """Print rows of plain values; x, x_low and x_high become one column "x [low, high]".
+
+    A cell whose text is in `styles` gets that style.
+    """
     if not rows:
         out.print(f"{title or 'table'}: (empty)")
         return
@@ -130,7 +231,7 @@ def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> 
         justify: Any = "left" if isinstance(value, str) else "right"
         table.add_column(name, justify=justify, overflow="fold", width=width)
     for cells in texts:
-        table.add_row(*map(escape, cells))
+        table.add_row(*(Text(cell, style=(styles or {}).get(cell, "")) for cell in cells))
     out.print(table)
 
 
@@ -173,3 +274,84 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
         out.print(f"{MARKS[v.holds]}  [bold]{v.claim}[/]  {measured}", highlight=False)
         explained = escape(f"{v.statement}: {v.reason}")
         out.print(Padding(explained, (0, 0, 0, 4)), highlight=False)
+
+
+def print_verification(found: Verification, hidden: Sequence[str] = ()) -> None:
+    """Print a table of claims, what went wrong, and counts; leave out the rows of some words."""
+    marked = {word: f"{mark} {word}" for word, (mark, _) in WORDS.items()}
+    rows = [
+        {
+            "id": result.claim.id,
+            "kind": result.claim.kind,
+            "measured": _decisive(result),
+            "verdict": marked[result.word],
+            "s": f"{result.seconds:.2f}" if result.claim.check else "",
+        }
+        for result in found.results
+        if result.word not in hidden
+    ]
+    if rows:
+        print_table(rows, styles={marked[word]: style for word, (_, style) in WORDS.items()})
+    for result in found.surprises:
+        print_evidence(result)
+    width = max((len(source) for source in found.counts()), default=0)
+    for source, counts in found.counts().items():
+        words = ", ".join(f"{counts[word]} {word}" for word in WORDS if word in counts)
+        print_line(f"{source.ljust(width)}  {words}")
+    said = {str(result.word) for result in found.results}
+    for word, meaning in MEANINGS.items():
+        if word in said:
+            print_line(f"{WORDS[word][0]} {meaning}: see --show ID")
+    print_line(f"{len(found.results)} claims, seed {found.seed}, {found.seconds:.1f} s")
+
+
+def _decisive(result: Result) -> str:
+    line = result.decisive
+    if line is None:
+        return "error" if result.error else result.whereto
+    return _comparison(line)
+
+
+def _comparison(line: Line) -> str:
+    if line.holds is None:
+        return number(line.measured)
+    if line.relation == "is":
+        return "yes" if line.measured else "no"
+    return f"{_figure(line.measured)} {line.relation} {_figure(line.expected)}"
+
+
+def _figure(value: float) -> str:
+    """Write a number such that the misprinted and the right one differ to the eye."""
+    return f"{value:.6g}"
+
+
+def print_evidence(result: Result) -> None:
+    """Print a claim with everything that was found."""
+    claim, (mark, style) = result.claim, WORDS[result.word]
+    out.print(f"[{style}]{mark} {result.word}[/]  [bold]{claim.id}[/]  {escape(claim.where)}")
+    facts = {
+        "kind": claim.kind,
+        "says": claim.says,
+        "printed": claim.as_printed,
+        "expected": "" if result.as_expected else claim.expected,
+        "error": result.error,
+        "experiment": result.whereto,
+        "note": claim.note,
+        "errata": ", ".join(claim.errata),
+    }
+    for name, text in facts.items():
+        if text:
+            out.print(Padding(escape(f"{name}: {text}"), (0, 0, 0, 4)), highlight=False)
+    random = any(line.low is not None for line in result.lines)
+    rows = [
+        {"evidence": line.what, "measured": _comparison(line)}
+        | ({"95 % interval": _interval(line)} if random else {})
+        | {"": {True: "✓", False: "✗", None: ""}[line.holds]}
+        for line in result.lines
+    ]
+    if rows:
+        print_table(rows, styles={"✓": "green", "✗": "red"})
+
+
+def _interval(line: Line) -> str:
+    return "" if line.low is None else f"[{number(line.low)}, {number(line.high)}]"

@@ -5,17 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from .errors import unknown
-from .measures import CATALOGUE
+from .measures import named
+from .measures.contract import formula_of, settings_of
 
 
 def facts(name: str) -> dict[str, Any]:
     """Return what a measure is, what it is invariant to, what it costs and what it is not."""
-    if name not in CATALOGUE:
-        raise unknown("measure", name, CATALOGUE)
-    measure: Any = CATALOGUE[name]
-    settings = {f.name: getattr(measure, f.name) for f in dataclasses.fields(measure)}
-    return {"name": name, **dataclasses.asdict(measure.about), "settings": settings}
+    measure = named(name)
+    about = dataclasses.replace(measure.about, formula=formula_of(measure))
+    return {"name": name, **dataclasses.asdict(about), "settings": settings_of(measure)}
 
 
 def explanation(name: str) -> str:

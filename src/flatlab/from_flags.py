@@ -15,6 +15,7 @@ from .data import Dataset
 from .data.catalogue import make
 from .errors import UserError
 from .experiments.running import parse_value
+from .run import load_run, start_table
 
 # How the name before the colon is stored in each table.
 _NAME_KEYS = {"arch": "kind", "data": "name", "loss": "name", "schedule": "algorithm"}
@@ -40,16 +41,31 @@ def parse_spec(text: str, name_key: str) -> dict[str, Any]:
     return table
 
 
+def data_spec(text: str) -> dict[str, Any]:
+    """Read a data set's flag: `name:key=value,…` or the path of an .npz file.
+
+    >>> data_spec("points.npz")
+    {'name': 'file', 'path': 'points.npz'}
+    """
+    if text.endswith(".npz") and not text.startswith("file:"):
+        return {"name": "file", "path": text}
+    return parse_spec(text, "name")
+
+
 def config_from_flags(file: Path | None, flags: Mapping[str, Any]) -> tuple[RunConfig, Dataset]:
     """Return the configuration and its data set; flags that are not None win over the file."""
     fields = _read(file) if file else {}
+    if flags.get("start") is not None:
+        fields = {**_of_run(flags["start"]), **fields}
     for name, value in flags.items():
         if value is None:
             continue
         if name == "schedule":
             fields[name] = [parse_spec(text, _NAME_KEYS[name]) for text in value]
-        elif name == "data" and value.endswith(".npz") and not value.startswith("file:"):
-            fields[name] = {"name": "file", "path": value}
+        elif name == "start":
+            fields[name] = start_table(value)
+        elif name == "data":
+            fields[name] = data_spec(value)
         else:
             fields[name] = parse_spec(value, _NAME_KEYS[name]) if name in _NAME_KEYS else value
     for name, example in (
@@ -63,6 +79,12 @@ def config_from_flags(file: Path | None, flags: Mapping[str, Any]) -> tuple[RunC
     config = RunConfig.from_dict(fields)
     data = make(config.data)
     return RunConfig.from_dict({**config.to_dict(), "data": data.spec}), data
+
+
+def _of_run(path: Path) -> dict[str, Any]:
+    """Return what a run that starts from another takes over unless it says otherwise."""
+    config = load_run(path).config.to_dict()
+    return {name: config[name] for name in ("arch", "data", "loss", "dtype")}
 
 
 def _read(file: Path) -> dict[str, Any]:

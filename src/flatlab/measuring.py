@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -14,13 +16,18 @@ import torch
 from torch import Tensor, nn
 
 from .errors import UserError
-from .measures import CATALOGUE, DEFAULT, Budget, Card, Effort, Measure, Reading, Readings, named
-from .measures.effort import Tick
+from .measures import Budget as Budget
+from .measures import Card, Effort, Measure, Reading, Readings
+from .measures.catalogue import Chosen as Chosen
+from .measures.catalogue import choose as choose
+from .measures.contract import settings_of
+from .measures.effort import Tick, whole
 from .measures.eigenvalues import LambdaMax, Memory
 from .measures.rescaling import rescale as rescale
 from .problem import Problem
 
-Chosen = str | Measure | Sequence[str | Measure] | Mapping[str, Measure] | None
+# A product with a matrix takes about as long as so many passes; for the first guess of a time.
+PASSES = 5
 
 
 def measure(
@@ -49,103 +56,149 @@ def measure(
         loss: A callable (outputs, y) → mean over the batch, a flatlab `Loss`, or a name.
         data: A pair (x, y), a flatlab Dataset (its training part) or a DataLoader.
         measures: Names ("trace", "lambda_max:tolerance=1e-4"), measures, a mapping from names to
-            measures, or "all"; None for a few that everyone wants.
+            either, or "all"; None for a few that everyone wants.
         mode: "eval", "train" (BatchNorm with batch statistics, the data cut as given) or
             "recomputed" (BatchNorm statistics taken from this data).
         params: Name patterns or layers; None for all trainable parameters.
         seed: Decides probes and start vectors.
         budget: Seconds for each measure, or a `Budget`; what it ends returns its best estimate.
-        dtype: "float64" raises the precision for measuring only.
+        dtype: "float64" raises the precision for measuring only; None keeps the model's, but
+            measures a model in 16 bits in float32.
         batch_size: How a pair or a Dataset is cut; None for one batch.
         reference: Parameters by name to measure distances from, e.g. the initial state_dict.
         progress: Show a bar with the time left; None shows it on a terminal.
         skip: Leave out measures that do not apply to this model, with the reason in `.skipped`,
             instead of raising.
     """
-    chosen = choose(measures)
-    limit = Budget(seconds=budget) if isinstance(budget, int | float) else budget
+    chosen, limit, seed = choose(measures), Budget.of(budget), whole("seed", seed)
     with torch.random.fork_rng(devices=[]):
-        problem = Problem(
+        subject = Subject.of(
             model, loss, data, mode=mode, params=params, dtype=dtype, batch_size=batch_size,
             reference=reference,
         )  # fmt: skip
+        with _bar(progress, len(chosen), subject.problem) as tick:
+            return read_all(subject, chosen, seed, limit, skip, tick)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is measured, and what its cards say of it.
+
+    Attributes:
+        problem: The function.
+        parameters: Which parameters, in words.
+        model_dtype: The precision of the model as it was given.
+    """
+
+    problem: Problem
+    parameters: str
+    model_dtype: str
+
+    @classmethod
+    def of(
+        cls,
+        model: nn.Module,
+        loss: Any,
+        data: Any,
+        *,
+        params: str | Sequence[str] | None = None,
+        dtype: str | None = None,
+        reference: Mapping[str, Tensor] | None = None,
+        **options: Any,
+    ) -> Subject:
+        """Build the problem; a model in 16 bits is raised to float32 unless `dtype` says else."""
+        kinds = [p.dtype for p in model.parameters()] if isinstance(model, nn.Module) else []
+        if dtype is None and {torch.float16, torch.bfloat16} & set(kinds):
+            dtype = "float64" if torch.float64 in kinds else "float32"
+        tensors = None if reference is None else _tensors(reference)
+        problem = Problem(
+            model, loss, data, params=params, dtype=dtype, reference=tensors, **options
+        )
+        if problem.reference is not None and not bool(torch.isfinite(problem.reference).all()):
+            raise UserError("reference holds NaN or infinity: there is no distance from it")
         which = "all trainable parameters" if params is None else f"parameters {params!r}"
-        found: dict[str, Reading] = {}
-        skipped: dict[str, str] = {}
-        with _bar(progress, len(chosen)) as tick:
-            for name, each in chosen.items():
-                try:
-                    found[name] = read(problem, name, each, which, seed, limit, tick(name))
-                except UserError as error:
-                    if not skip:
-                        raise
-                    skipped[name] = str(error)
+        own = " and ".join(dict.fromkeys(str(kind).removeprefix("torch.") for kind in kinds))
+        return cls(problem, which, own)
+
+
+def _tensors(reference: Any) -> dict[str, Tensor]:
+    if not isinstance(reference, Mapping):
+        raise UserError(
+            f"reference must be parameters by name, got {type(reference).__name__}: pass a "
+            "state_dict, e.g. copy.deepcopy(model.state_dict()) from the start"
+        )
+    try:
+        return {name: torch.as_tensor(value) for name, value in reference.items()}
+    except (TypeError, ValueError, RuntimeError):
+        raise UserError("reference must have tensors by name, as a state_dict has") from None
+
+
+def read_all(
+    subject: Subject,
+    chosen: Mapping[str, Measure],
+    seed: int,
+    budget: Budget,
+    skip: bool,
+    tick: Callable[[str], Tick | None] = lambda name: None,
+    memories: Mapping[str, Memory] | None = None,
+) -> Readings:
+    """Read measures off a subject; with `skip` one that does not apply is left out."""
+    found: dict[str, Reading] = {}
+    skipped: dict[str, str] = {}
+    for name, measure in chosen.items():
+        effort = Effort(seed, budget, tick(name))
+        try:
+            found[name] = read(subject, name, measure, effort, (memories or {}).get(name))
+        except UserError as error:
+            if not skip:
+                raise
+            skipped[name] = str(error)
     return Readings(found, skipped)
 
 
 def read(
-    problem: Problem,
-    name: str,
-    measure: Measure,
-    which: str = "all trainable parameters",
-    seed: int = 0,
-    budget: Budget | None = None,
-    tick: Tick | None = None,
-    memory: Memory | None = None,
+    subject: Subject, name: str, measure: Measure, effort: Effort, memory: Memory | None = None
 ) -> Reading:
-    """Read one measure off a problem; λ_max starts from what `memory` has, and adds to it."""
-    effort = Effort(seed, budget, tick)
+    """Read one measure; λ_max starts from what `memory` has, and adds to it."""
+    problem = subject.problem
     warm = {"memory": memory} if isinstance(measure, LambdaMax) else {}
     outcome = measure.read(problem, effort, **warm)
+    settings = settings_of(measure)
     card = Card(
-        problem.loss_name, which, problem.size, problem.n, len(problem.batches), problem.mode,
-        str(problem.dtype).removeprefix("torch."), effort.spent, effort.seconds,
-        {f.name: getattr(measure, f.name) for f in dataclasses.fields(measure)},  # type: ignore[arg-type]
+        problem.loss_name, subject.parameters, problem.size, problem.n, len(problem.batches),
+        problem.mode, str(problem.dtype).removeprefix("torch."), subject.model_dtype,
+        effort.spent, effort.seconds, settings,
     )  # fmt: skip
+    stopped = ""
+    if not outcome.complete:
+        own = f"max_products={settings.get('max_products')} was reached"
+        stopped = effort.refused or (own if "max_products" in settings else "")
     fields = {f.name: getattr(outcome, f.name) for f in dataclasses.fields(outcome)}
-    return Reading(name=name, symbol=measure.about.symbol, card=card, **fields)
-
-
-def choose(measures: Chosen) -> dict[str, Measure]:
-    """Return measures by name from what a caller may write."""
-    if measures is None:
-        measures = DEFAULT
-    if isinstance(measures, Mapping):
-        return dict(measures)
-    if measures == "all":
-        return dict(CATALOGUE)
-    alone = isinstance(measures, str) or not isinstance(measures, Sequence)
-    listed: Any = [measures] if alone else measures
-    found: dict[str, Measure] = {}
-    for item in listed:
-        name, made = (item, named(item)) if isinstance(item, str) else (_name_of(item), item)
-        if not hasattr(made, "read"):
-            raise UserError(f"a measure must be a name or a measure, got {item!r}")
-        found[name] = made
-    if not found:
-        raise UserError("measures is empty: name at least one, or pass None for the usual ones")
-    return found
-
-
-def _name_of(measure: Measure) -> str:
-    for name, known in CATALOGUE.items():
-        if known == measure:
-            return name
-    return type(measure).__name__
+    return Reading(name=name, symbol=measure.about.symbol, card=card, stopped=stopped, **fields)
 
 
 @contextlib.contextmanager
-def _bar(progress: bool | None, total: int) -> Iterator[Any]:
+def _bar(progress: bool | None, total: int, problem: Problem) -> Iterator[Any]:
     """Yield name → tick; shows one line for the running measure, with its time left."""
     if not (sys.stderr.isatty() if progress is None else progress):
         yield lambda name: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+    from rich.text import Text
 
+    class Left(ProgressColumn):
+        """Counts down to when the measure will end: rich's own starts anew with every total."""
+
+        def render(self, task: Task) -> Text:
+            return Text(countdown(task.fields.get("end"), time.monotonic()))
+
+    began = time.monotonic()
+    problem.value()  # one pass over the data
+    guess = PASSES * (time.monotonic() - began)
     columns = (
         TextColumn("{task.description}"), BarColumn(bar_width=24),
-        TextColumn("{task.completed:.0f} products"), TimeRemainingColumn(),
+        TextColumn("{task.completed:.0f} products"), Left(),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         done = 0
@@ -153,16 +206,45 @@ def _bar(progress: bool | None, total: int) -> Iterator[Any]:
         def of(name: str) -> Tick:
             nonlocal done
             done += 1
+            start = time.monotonic()
             task = bar.add_task(f"{done}/{total} {name}", total=None)
             for other in bar.task_ids:
                 bar.update(other, visible=other == task)
 
-            def tick(spent: int, expected: int | None) -> None:
-                bar.update(task, completed=spent, total=expected and max(expected, spent + 1))
+            def tick(spent: int, expected: int | None, share: float) -> None:
+                end = ending(start, time.monotonic(), spent, expected, share * guess)
+                bar.update(
+                    task, completed=spent, total=expected and max(expected, spent + 1), end=end
+                )
 
             return tick
 
         yield of
+
+
+def ending(
+    start: float, now: float, spent: int, expected: int | None, guess: float
+) -> float | None:
+    """Return when a measure will end, at its own pace or, before its first product, at a guess.
+
+    >>> ending(0.0, 10.0, 5, 20, 1.0), ending(0.0, 0.5, 0, 20, 1.0), ending(0.0, 9.0, 3, None, 1.0)
+    (40.0, 20.5, None)
+    """
+    if expected is None:
+        return None
+    each = (now - start) / spent if spent else guess
+    return now + each * max(expected - spent, 0)
+
+
+def countdown(end: float | None, now: float) -> str:
+    """Return the time left in words.
+
+    >>> countdown(100.0, 27.5), countdown(100.0, 120.0), countdown(None, 0.0)
+    ('about 0:01:12 left', 'soon', '')
+    """
+    if end is None:
+        return ""
+    return f"about {timedelta(seconds=int(end - now))} left" if end - now >= 1 else "soon"
 
 
 def _same_function(model: nn.Module, other: nn.Module, loss: Any, data: Any) -> None:

@@ -6,7 +6,11 @@ a run that is resumed asks for the same (seed, purpose, epoch) and gets the same
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import random
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -32,3 +36,16 @@ def generator(seed: int, purpose: str, index: int = 0) -> np.random.Generator:
     """
     # The index takes the top counter word, so streams of one key cannot overlap.
     return np.random.Generator(np.random.Philox(key=key(seed, purpose), counter=[0, 0, 0, index]))
+
+
+@contextlib.contextmanager
+def global_states_kept() -> Iterator[None]:
+    """Put numpy's and Python's global random states back afterwards: what others draw is theirs."""
+    bits: Any = np.random.get_bit_generator()  # type: ignore[attr-defined]
+    python = random.getstate()
+    before = bits.state
+    try:
+        yield
+    finally:
+        bits.state = before
+        random.setstate(python)

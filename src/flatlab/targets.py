@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
+import inspect
 import sys
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -14,8 +17,8 @@ from typing import Any
 import torch
 
 from .data.catalogue import make
-from .errors import UserError
-from .from_flags import parse_spec
+from .errors import FlatlabError, UserError
+from .from_flags import data_spec
 from .run import load_run
 
 
@@ -35,9 +38,7 @@ def target_of(text: str, data: str | None = None) -> Target:
     found = _of_run(path) if path.is_dir() else _of_factory(text)
     if data is None:
         return found
-    npz = data.endswith(".npz") and not data.startswith("file:")
-    spec = {"name": "file", "path": data} if npz else parse_spec(data, "name")
-    return Target(found.model, found.loss, make(spec), found.reference)
+    return Target(found.model, found.loss, make(data_spec(data)), found.reference)
 
 
 def _of_run(path: Path) -> Target:
@@ -54,26 +55,67 @@ def _of_factory(text: str) -> Target:
         raise UserError(
             f"{text!r} is neither a run directory nor MODULE:FACTORY (e.g. examples/cnn.py:make)"
         )
-    module = _module(where)
+    with _blamed(f"cannot import {where}"):
+        module = _module(where)
     factory = getattr(module, name, None)
     if not callable(factory):
         raise UserError(f"{where} has no function {name!r}")
-    made = factory()
+    _check_arguments(text, factory)
+    with _blamed(f"{text} failed"):
+        made = factory()
     if not isinstance(made, tuple | list) or len(made) != 3:
-        raise UserError(f"{text} must return (model, loss, data), got {type(made).__name__}")
+        raise UserError(f"{text} must return (model, loss, data), got {_in_words(made)}")
     return Target(*made)
+
+
+def _check_arguments(text: str, factory: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError):  # some callables written in C have none
+        return
+    needed = [
+        p.name
+        for p in signature.parameters.values()
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    if needed:
+        raise UserError(
+            f"{text} needs the arguments {', '.join(needed)}: it is called without any, so give "
+            "them defaults or write a function around it"
+        )
+
+
+def _in_words(made: Any) -> str:
+    kind = type(made).__name__
+    return f"{kind} of {len(made)}" if isinstance(made, tuple | list) else kind
+
+
+@contextlib.contextmanager
+def _blamed(what: str) -> Iterator[None]:
+    """Turn an error in the user's own code into one line that says where it is."""
+    try:
+        yield
+    except FlatlabError:
+        raise
+    except (ImportError, OSError) as error:
+        raise UserError(f"{what}: {error}") from None
+    except SyntaxError as error:
+        raise UserError(f"{what}: {error.msg} in {error.filename}, line {error.lineno}") from None
+    except (Exception, SystemExit) as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        says = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise UserError(f"{what}: {says} (in {last.filename}, line {last.lineno})") from None
 
 
 def _module(where: str) -> ModuleType:
     """Import a file (examples/cnn.py) or a module (package.module), from here as Python would."""
-    try:
-        if where.endswith(".py"):
-            spec = importlib.util.spec_from_file_location(Path(where).stem, where)
-            assert spec is not None and spec.loader is not None  # a .py file always has one
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            return module
+    if not where.endswith(".py"):
         sys.path.insert(0, "")
         return importlib.import_module(where)
-    except (ImportError, OSError) as error:
-        raise UserError(f"cannot import {where}: {error}") from None
+    name = f"target_{Path(where).stem}"
+    spec = importlib.util.spec_from_file_location(name, where)
+    assert spec is not None and spec.loader is not None  # a .py file always has one
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickle look for it there
+    spec.loader.exec_module(module)
+    return module

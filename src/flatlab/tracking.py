@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from torch import Tensor, nn
 
 from .errors import UserError
 from .measures import Budget, Readings
+from .measures.effort import whole
 from .measures.eigenvalues import Memory
-from .measuring import Chosen, choose, read
-from .problem import Problem
+from .measuring import Chosen, Subject, choose, read_all
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,12 +36,15 @@ class Tracker:
         measures: As for `measure`.
         every: Measure at steps that are multiples of this.
         loss: As for `measure`; may be left out with `fl.train`, which knows its own.
-        data: As for `measure`; may be left out with `fl.train`.
+        data: As for `measure`, but no generator, which can be read only once; may be left out with
+            `fl.train`.
         mode: As for `measure`.
         params: As for `measure`.
         seed: As for `measure`.
         budget: As for `measure`.
         dtype: As for `measure`.
+        reference: As for `measure`.
+        skip: As for `measure`.
     """
 
     def __init__(
@@ -55,20 +59,27 @@ class Tracker:
         seed: int = 0,
         budget: Budget | float | None = None,
         dtype: str | None = None,
+        reference: Mapping[str, Tensor] | None = None,
+        skip: bool = False,
     ):
-        if every < 1:
-            raise UserError(f"every must be >= 1, got {every!r}")
-        self.measures, self.every, self.loss, self.data = choose(measures), every, loss, data
-        self.options: dict[str, Any] = {"mode": mode, "params": params, "dtype": dtype}
-        self.seed = seed
-        self.budget = Budget(seconds=budget) if isinstance(budget, int | float) else budget
+        if hasattr(data, "__next__"):
+            raise UserError(
+                f"data is a {type(data).__name__}, which can be read only once: pass a DataLoader, "
+                "a list of batches or tensors (x, y)"
+            )
+        self.measures, self.every = choose(measures), whole("every", every, least=1)
+        self.loss, self.data, self.skip = loss, data, skip
+        self.options: dict[str, Any] = {
+            "mode": mode, "params": params, "dtype": dtype, "reference": reference,
+        }  # fmt: skip
+        self.seed, self.budget = whole("seed", seed), Budget.of(budget)
         self.rows: list[dict[str, float]] = []
         self.readings: list[tuple[int, Readings]] = []
         self._memories = {name: Memory() for name in self.measures}
 
     def __call__(self, model: nn.Module, step: int) -> Readings | None:
         """Measure if it is time; return the readings, or None."""
-        if step % self.every:
+        if whole("step", step) % self.every:
             return None
         if self.loss is None or self.data is None:
             raise UserError("a Tracker in a loop of your own needs loss= and data=")
@@ -77,17 +88,12 @@ class Tracker:
     def take(self, model: nn.Module, step: int, loss: Any, data: Any) -> Readings:
         """Measure now."""
         with torch.random.fork_rng(devices=[]):
-            problem = Problem(model, loss, data, **self.options)
-            found = {}
-            for name, measure in self.measures.items():
-                reading = read(
-                    problem, name, measure, seed=self.seed, budget=self.budget,
-                    memory=self._memories[name],
-                )  # fmt: skip
-                found[name] = reading
-        readings = Readings(found)
+            subject = Subject.of(model, loss, data, **self.options)
+            readings = read_all(
+                subject, self.measures, self.seed, self.budget, self.skip, memories=self._memories
+            )
         self.rows.append({"step": step, **_columns(readings)})
-        self.readings.append((step, Readings({k: _light(r) for k, r in found.items()})))
+        self.readings.append((step, _light(readings)))
         return readings
 
     @property
@@ -109,9 +115,10 @@ def _columns(readings: Readings) -> dict[str, float]:
     return found
 
 
-def _light(reading: Any) -> Any:
-    """Return a reading without vectors as long as the parameters: a history must not hoard them."""
-    import dataclasses
-
-    small = {k: v for k, v in reading.details.items() if not isinstance(v, Tensor)}
-    return dataclasses.replace(reading, details=small)
+def _light(readings: Readings) -> Readings:
+    """Return readings without vectors as long as the parameters: a history must not hoard them."""
+    light = {}
+    for name, reading in readings.items():
+        small = {k: v for k, v in reading.details.items() if not isinstance(v, Tensor)}
+        light[name] = dataclasses.replace(reading, details=small)
+    return Readings(light, readings.skipped)

@@ -4,14 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from flatlab.problem.convolution import FastConvolutions
+from flatlab.problem.convolution import FastConvolutions, _convolve
 
 SHAPES = {
     "plain": lambda: nn.Conv2d(2, 3, 3),
     "padded, strided": lambda: nn.Conv2d(2, 3, 3, stride=2, padding=1),
     "dilated, oblong": lambda: nn.Conv2d(2, 4, (3, 2), dilation=(2, 1), padding=(1, 0)),
     "in groups, no bias": lambda: nn.Conv2d(2, 4, 3, groups=2, bias=False),
-    "padding by name": lambda: nn.Conv2d(2, 3, 3, padding="same"),
     "one axis": lambda: nn.Conv1d(2, 3, 3, padding=1),
     "three axes": lambda: nn.Conv3d(2, 3, 2),
 }
@@ -47,8 +46,25 @@ def test_a_second_derivative_is_torchs_own(name, by_input, frozen):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
 
-def test_a_single_image_is_left_to_torch():
-    module = nn.Conv2d(2, 3, 3)
-    x = torch.randn(2, 5, 5)
+@pytest.mark.parametrize("what", ["a single image", "padding by name"])
+def test_some_are_left_to_torch(what):
+    module = nn.Conv2d(2, 3, 3, padding="same" if what == "padding by name" else 1)
+    x = torch.randn(2, 5, 5) if what == "a single image" else torch.randn(4, 2, 5, 5)
     with FastConvolutions():
-        assert torch.equal(module(x), module(x[None])[0])
+        found = module(x)
+    assert torch.equal(found, module(x))
+    assert "_Convolution" not in type(found.grad_fn).__name__
+
+
+def test_autocast_is_left_to_torch():
+    """Asked, not run: bfloat16 convolutions are an illegal instruction on some machines."""
+    x, w = torch.randn(4, 2, 5, 5), torch.randn(3, 2, 3, 3)
+    assert _convolve(2, x, w) is not None
+    with torch.autocast("cpu", torch.bfloat16):
+        assert _convolve(2, x, w) is None
+
+
+def test_others_are_not():
+    with FastConvolutions():
+        found = nn.Conv2d(2, 3, 3)(torch.randn(4, 2, 5, 5))
+    assert "_Convolution" in type(found.grad_fn).__name__

@@ -15,7 +15,7 @@ from .ascent import rounding
 from .contract import About, Outcome
 from .effort import Effort
 from .eigenvalues import Limit, Tolerance
-from .probes import Sample, sample
+from .probes import MINIMUM, Sample, sample
 
 Sigma = Annotated[float, Field(gt=0)]
 
@@ -41,7 +41,7 @@ def gaussian_mean(
         effort.spend()  # the pair's second pass; the first is counted with the probe
         return np.array([total / 2])
 
-    effort.expect(24)
+    effort.expect(2 * MINIMUM + 1)
     return sample(
         probe, effort, lambda m, e: float(e[0]) <= allowed(float(m[0])), max(limit // 2, 2)
     )

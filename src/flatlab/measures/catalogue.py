@@ -1,8 +1,9 @@
-"""All measures by name."""
+"""All measures by name, and what a caller may write for them."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..errors import UserError, unknown
@@ -10,7 +11,7 @@ from .adaptive import AdaptiveAverageSharpness, AdaptiveLinfSharpness, AdaptiveS
 from .alignment import Alignment
 from .average_sharpness import AverageSharpness
 from .bounds import FlatnessBound, McAllester
-from .contract import Measure
+from .contract import Measure, settings_of
 from .diagonal import Diagonal
 from .eigenvalues import LambdaMax, LambdaMin, LayerLambdaMax, TopK
 from .frobenius import Frobenius
@@ -68,24 +69,121 @@ CATALOGUE: dict[str, Measure] = {
 DEFAULT = ("trace", "lambda_max", "sam_sharpness", "average_sharpness", "parameter_norm")
 
 
+Chosen = str | Measure | Iterable[str | Measure] | Mapping[str, str | Measure] | None
+
+
 def named(text: str) -> Measure:
     """Return a measure by name, with options after a colon.
 
     >>> named("lambda_max:tolerance=0.01").tolerance
     0.01
     """
+    if not isinstance(text, str):
+        raise UserError(f"a measure is named by a string such as 'trace', got {text!r}")
     name, _, rest = text.partition(":")
     if name not in CATALOGUE:
         raise unknown("measure", name, CATALOGUE)
-    known: Any = CATALOGUE[name]
+    known = CATALOGUE[name]
     options = {}
     for part in filter(None, rest.split(",")):
         key, equals, value = part.partition("=")
         if not equals:
             raise UserError(f"expected key=value in {text!r}, got {part!r}")
         options[key] = _value(value)
-    fields = {f.name: getattr(known, f.name) for f in dataclasses.fields(known)}
-    return type(known)(**{**fields, **options})  # type: ignore[no-any-return]
+    kind: Any = type(known)
+    return kind(**{**settings_of(known), **options})  # type: ignore[no-any-return]
+
+
+def choose(measures: Chosen) -> dict[str, Measure]:
+    """Return measures by name from what a caller may write."""
+    if measures is None:
+        measures = DEFAULT
+    if isinstance(measures, Mapping):
+        pairs = [(_key(name), _made(item)) for name, item in measures.items()]
+    else:
+        alone = isinstance(measures, str) or not isinstance(measures, Iterable)
+        listed: Any = [measures] if alone else measures
+        pairs = [pair for item in listed for pair in _pairs(item)]
+    found: dict[str, Measure] = {}
+    for name, made in pairs:
+        if found.setdefault(name, made) != made:
+            raise UserError(
+                f"two different measures are called {name!r}: pass a mapping from names of your "
+                "own to measures"
+            )
+    if not found:
+        raise UserError("measures is empty: name at least one, or pass None for the usual ones")
+    return found
+
+
+def names_in(text: str) -> list[str]:
+    """Split names at commas; a part that starts with key= is an option of the one before.
+
+    >>> names_in("trace,top_k:k=2,tolerance=1e-4,margin")
+    ['trace', 'top_k:k=2,tolerance=1e-4', 'margin']
+    """
+    found: list[str] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        if found and "=" in part.partition(":")[0]:
+            joint = "," if ":" in found[-1] else ":"
+            found[-1] = f"{found[-1]}{joint}{part}"
+        else:
+            found.append(part)
+    return found
+
+
+def _pairs(item: Any) -> Iterator[tuple[str, Measure]]:
+    if not isinstance(item, str):
+        made = _made(item)
+        yield name_of(made), made
+        return
+    for name in names_in(item):
+        if name == "all":
+            yield from CATALOGUE.items()
+        else:
+            yield name, named(name)
+
+
+def _key(name: Any) -> str:
+    if not isinstance(name, str):
+        raise UserError(f"a mapping of measures needs names, got {name!r}: write it as a string")
+    return name
+
+
+def _made(item: Any) -> Measure:
+    if isinstance(item, str):
+        return named(item)
+    if isinstance(item, type):
+        raise UserError(f"{item.__name__} is a class: write {item.__name__}(), or a name")
+    if not hasattr(item, "read") or not hasattr(item, "about"):
+        raise UserError(f"a measure must be a name or a measure, got {item!r}")
+    made: Measure = item
+    return made
+
+
+def name_of(measure: Measure) -> str:
+    """Return the name that `named` would read, or that of the class for a measure of your own.
+
+    >>> name_of(LambdaMax(tolerance=1e-4)), name_of(LambdaMax(matrix="ggn"))
+    ('lambda_max:tolerance=0.0001', 'ggn_lambda_max')
+    """
+    kin = [(name, settings_of(known)) for name, known in CATALOGUE.items() if _akin(known, measure)]
+    plain: Any = measure
+    if not kin and dataclasses.is_dataclass(plain):
+        kin = [(type(plain).__name__, {f.name: f.default for f in dataclasses.fields(plain)})]
+    elif not kin:
+        return type(measure).__name__
+    own = settings_of(measure)
+    name, options = min(
+        ((name, {k: v for k, v in own.items() if usual[k] != v}) for name, usual in kin),
+        key=lambda pair: len(pair[1]),
+    )
+    listed = ",".join(f"{key}={value}" for key, value in options.items())
+    return f"{name}:{listed}" if listed else name
+
+
+def _akin(known: Measure, measure: Measure) -> bool:
+    return type(known) is type(measure)
 
 
 def _value(text: str) -> Any:

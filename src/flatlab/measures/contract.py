@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..problem import Problem
+from ..problem.problem import KINDS
 from .effort import Effort
 
 Value = float | NDArray[np.float64]
@@ -57,7 +59,7 @@ class Outcome:
         exact: Exact up to rounding.
         method: How it was found, in a few words.
         dof: Degrees of freedom of a standard error; None if `stderr` is a bound.
-        complete: False if the budget ended before the tolerance was met.
+        complete: False if a limit was met before the tolerance was.
         labels: Names of the entries of an array.
         details: Whatever else is worth keeping.
     """
@@ -82,6 +84,26 @@ class Measure(Protocol):
         ...
 
 
+def settings_of(measure: Measure) -> dict[str, Any]:
+    """Return a measure's own settings by name; a measure need not be a dataclass."""
+    given: Any = measure
+    if not dataclasses.is_dataclass(given):
+        return dict(vars(given)) if hasattr(given, "__dict__") else {}
+    return {f.name: getattr(given, f.name) for f in dataclasses.fields(given)}
+
+
+def formula_of(measure: Measure) -> str:
+    """Return the formula with the measure's own matrix in the place of the Hessian."""
+    formula, kind = measure.about.formula, getattr(measure, "matrix", "hessian")
+    if kind == "hessian":
+        return formula
+    formula = formula.partition("; for ")[0]  # what follows is true of the Hessian only
+    for hessian, own in (("∂²L/∂θ_j²", "A_jj"), ("∂²L/∂θ_l²", "A_ll"), ("∇²L", "A")):
+        formula = formula.replace(hessian, own)
+    whose = "with λ_i the eigenvalues of A and" if "λ_i" in formula else "with"
+    return f"{formula}, {whose} A = {KINDS[kind].removeprefix('G = ')}"
+
+
 @dataclass(frozen=True)
 class Card:
     """The definition that goes with a number.
@@ -94,6 +116,7 @@ class Card:
         batches: Into how many batches they were cut (matters in mode "train").
         mode: "eval", "train" or "recomputed".
         dtype: In what precision products were computed.
+        model_dtype: In what precision the model's parameters are.
         products: Products with a matrix, gradients or passes that were spent.
         seconds: Wall-clock time.
         settings: The measure's own settings.
@@ -106,6 +129,7 @@ class Card:
     batches: int
     mode: str
     dtype: str
+    model_dtype: str
     products: int
     seconds: float
     settings: Mapping[str, Any]
@@ -113,7 +137,10 @@ class Card:
 
 @dataclass(frozen=True)
 class Reading:
-    """A measured value with its error and its definition."""
+    """A measured value with its error and its definition.
+
+    `stopped` says which limit was met if it is not complete.
+    """
 
     name: str
     symbol: str
@@ -124,6 +151,7 @@ class Reading:
     card: Card
     dof: int | None = None
     complete: bool = True
+    stopped: str = ""
     labels: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -135,9 +163,14 @@ class Reading:
         return self.value - wide * self.stderr, self.value + wide * self.stderr
 
     def __str__(self) -> str:
-        where = f"{self.method}, {self.card.examples:,} examples, {self.card.mode} mode"
-        cut = "" if self.complete else ", stopped early"
-        return f"{self.symbol} = {self.text()} ({where}{cut})"
+        where = f"{self.card.examples:,} examples, {self.card.mode} mode"
+        return f"{self.symbol} = {self.text()} ({self.how()}, {where})"
+
+    def how(self) -> str:
+        """Return the method, and what ended it if that was not its own tolerance."""
+        if self.complete:
+            return self.method
+        return f"{self.method}, stopped early" + (f": {self.stopped}" if self.stopped else "")
 
     def text(self) -> str:
         """Return the value with its error, rounded to what the error allows."""
@@ -163,6 +196,7 @@ class Reading:
             "exact": self.exact,
             "method": self.method,
             "complete": self.complete,
+            "stopped": self.stopped or None,
             "labels": list(self.labels),
             "card": {**vars(self.card), "settings": dict(self.card.settings)},
             "details": {
@@ -179,8 +213,10 @@ def _with_error(value: float, error: float, exact: bool) -> str:
     >>> _with_error(21.3456, 0.0843, False), _with_error(2.0, 0.0, True)
     ('21.35 ± 0.08', '2')
     """
-    if exact or error == 0 or not math.isfinite(error):
+    if exact or error == 0 or math.isnan(error):
         return f"{value:.6g}"
+    if math.isinf(error):
+        return f"{value:.6g} ± ∞"
     digits = max(0, -math.floor(math.log10(error)))
     if digits > 6 or abs(value) >= 1e6:
         return f"{value:.6g} ± {error:.1g}"

@@ -1,12 +1,13 @@
-"""The largest eigenpair from one of a nearby matrix: Davidson's method.
+"""The largest eigenpair from those of a nearby matrix: Davidson's method.
 
-What is nearby: the same loss on fewer examples, or the same data some training steps ago. Its Ritz
-pairs (μ_i, u_i) stand in for the matrix A where the residual r = Av − θv is to be corrected:
+What is nearby: the same loss on fewer examples. Its Ritz pairs (μ_i, u_i) stand in for the matrix A
+where the residual r = Av − θv is to be corrected,
 
     t = Σ_i u_i u_iᵀ r / (θ − μ_i) + (r − Σ_i u_i u_iᵀ r) / θ  ≈  (θ − A)⁻¹ r,
 
-so that rᵀt ≈ λ_max − θ says how much is missing, to second order. Where rᵀt is not small the two
-matrices are too far apart for that, and r itself joins the space, which is then Lanczos' method.
+so that rᵀt ≈ λ_max − θ says how much is missing, to second order. That is believed only as long as
+it is small and A bends along t about as the nearby matrix does; otherwise r itself joins the space,
+which is then Lanczos' method.
 """
 
 from __future__ import annotations
@@ -21,19 +22,24 @@ from scipy.linalg import eigh
 from torch import Tensor
 
 from ..problem import Matrix
-from .krylov import LARGE, Krylov, Ritz
+from .krylov import LARGE, Krylov, Ritz, rounding
 
 # Beyond this share of θ a correction is no small one, and its size no estimate.
 TRUSTED = 0.05
+# A may bend along a correction by so much of θ more than the nearby matrix does.
+SURPRISE = 0.25
 # An error is so many times the estimated correction.
 CAUTION = 4
 # So many pairs are handed on; more would only cost memory.
 KEPT = 16
+# A second start is taken where the second eigenvalue is at least this share of the first: on other
+# data it may be the larger one.
+RIVAL = 0.8
 
 
 @dataclass(frozen=True)
 class Known:
-    """Ritz pairs of a nearby matrix.
+    """Ritz pairs of a matrix.
 
     Attributes:
         values: Ritz values, ascending.
@@ -43,6 +49,12 @@ class Known:
     values: NDArray[np.float64]
     vectors: Tensor
 
+    @property
+    def leaders(self) -> Tensor:
+        """The uppermost vector, and the second if its value is close."""
+        close = len(self.values) > 1 and self.values[-2] >= RIVAL * self.values[-1] > 0
+        return self.vectors[:, -2:] if close else self.vectors[:, -1:]
+
 
 def known_of(space: Krylov) -> Known:
     """Return the uppermost pairs of a Krylov space."""
@@ -51,25 +63,28 @@ def known_of(space: Krylov) -> Known:
 
 
 class Davidson:
-    """A growing space that starts with the uppermost vector of a nearby matrix.
+    """A growing space that starts with given vectors and goes on with corrections.
 
     Attributes:
         exhausted: Whether the largest Ritz pair is exact up to rounding.
-        missing: Error of the largest Ritz value by the nearby matrix; infinite where it is far.
+        missing: Error of the largest Ritz value by the nearby matrix; infinite where that is far,
+            and until every start and one correction have been multiplied.
     """
 
-    def __init__(self, matrix: Matrix, known: Known):
+    def __init__(self, matrix: Matrix, starts: Tensor, near: Known):
         """Begin.
 
         Args:
             matrix: The matrix.
-            known: Pairs of a nearby one; the last is the start.
+            starts: Vectors to start with, (size, k); nearly dependent ones are left out.
+            near: Pairs of a nearby matrix.
         """
-        self.matrix, self.near = matrix, known
+        self.matrix, self.near = matrix, near
         self.dtype = torch.float64 if matrix.size <= LARGE else torch.float32
         self.basis = torch.empty((matrix.size, 0), dtype=self.dtype)
         self.products = torch.empty((matrix.size, 0), dtype=self.dtype)
-        self._next = known.vectors[:, -1:].to(self.dtype)
+        self.starts = _independent(starts.to(self.dtype))
+        self._next = self.starts[:, :1]
         self._is_near, self.exhausted = True, False
         self.missing = math.inf
 
@@ -84,47 +99,69 @@ class Davidson:
         for _ in range(2):
             v = v - self.basis @ (self.basis.T @ v)
             v = v / v.norm()
+        product = (self.matrix @ v).to(self.dtype)
         self.basis = torch.cat([self.basis, v], 1)
-        self.products = torch.cat([self.products, (self.matrix @ v).to(self.dtype)], 1)
+        self.products = torch.cat([self.products, product], 1)
         T = (self.basis.T @ self.products).double().numpy()
         values, S = eigh((T + T.T) / 2)
         coefficients = torch.from_numpy(S).to(self.dtype)
         residuals = self.products @ coefficients - self.basis @ (
             coefficients * torch.from_numpy(values).to(self.dtype)
         )
-        r, theta = residuals[:, -1:], float(values[-1])
+        floor = rounding(self.matrix) * float(np.abs(values).max())
+        norms = np.maximum(residuals.norm(dim=0).double().numpy(), floor)
+        self._ritz = Ritz(values, norms, S, floor)
+        self._choose(residuals[:, -1:], float(values[-1]), float((v * product).sum()), v)
+        self.exhausted = self.steps >= self.matrix.size or norms[-1] <= floor
+        return self._ritz
+
+    def _choose(self, r: Tensor, theta: float, bent: float, v: Tensor) -> None:
+        """Choose the next vector, and say what is missing."""
+        given = self.starts.shape[1]
+        if self.steps > given:  # v was a correction: does A bend along it as was thought?
+            overlap = (self.near.vectors.to(self.dtype).T @ v)[:, 0].double().numpy()
+            thought = float(self.near.values @ overlap**2)
+            self._is_near &= bent <= thought + SURPRISE * theta
+        if self.steps < given:
+            self._next = self.starts[:, self.steps : self.steps + 1]
+            return
         correction = self._corrected(r, theta)
         missing = float((r * correction).sum())
         self._is_near &= 0 <= missing <= TRUSTED * theta
-        self.missing = CAUTION * missing if self._is_near else math.inf
         self._next = correction if self._is_near else r
-        floor = 50 * float(torch.finfo(self.dtype).eps) * np.abs(values).max()
-        self.exhausted = self.steps >= self.matrix.size or float(r.norm()) <= floor
-        norms = residuals.norm(dim=0).double().numpy()
-        self._ritz = Ritz(values, np.maximum(norms, floor), S)
-        return self._ritz
+        good = self._is_near and self.steps > given
+        self.missing = max(CAUTION * missing, self._ritz.floor) if good else math.inf
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the nearby matrix has been a guide so far."""
+        return self._is_near
 
     @property
     def known(self) -> Known:
-        """What is known now: pairs of this space, or of the nearby matrix with the new uppermost.
-
-        Whichever are more.
-        """
-        kept = KEPT if self.steps >= len(self.near.values) else 1
-        coefficients = torch.from_numpy(self._ritz.coefficients[:, -kept:].copy())
-        values, vectors = self._ritz.values[-kept:], self.basis.double() @ coefficients
-        if kept == 1:
-            values = np.append(self.near.values[:-1], values)
-            vectors = torch.cat([self.near.vectors[:, :-1], vectors], 1)
-        return Known(values, vectors)
+        """The uppermost pairs of this space."""
+        coefficients = torch.from_numpy(self._ritz.coefficients[:, -KEPT:].copy())
+        return Known(self._ritz.values[-KEPT:], self.basis.double() @ coefficients)
 
     def _corrected(self, r: Tensor, theta: float) -> Tensor:
         values, others = self.near.values, self.near.vectors[:, :-1].to(self.dtype)
         if theta <= 0:
             return r
-        overlap = others.T @ r
         gaps = theta - values[:-1]
         if len(values) > 1:
             gaps = np.maximum(gaps, (values[-1] - values[-2]) / 2)
         weights = torch.from_numpy(1 / gaps - 1 / theta).to(self.dtype)
-        return r / theta + others @ (weights[:, None] * overlap)
+        return r / theta + others @ (weights[:, None] * (others.T @ r))
+
+
+def _independent(vectors: Tensor) -> Tensor:
+    """Return orthonormal vectors of the same span, those left out that add almost nothing."""
+    kept = vectors[:, :0]
+    for k in range(vectors.shape[1]):
+        v = vectors[:, k : k + 1]
+        size = v.norm()
+        for _ in range(2):
+            v = v - kept @ (kept.T @ v)
+        if v.norm() > 0.3 * size:
+            kept = torch.cat([kept, v / v.norm()], 1)
+    return kept

@@ -22,7 +22,7 @@ from .trace import Method, route
 
 _BACKPACK = (
     nn.Sequential, nn.Linear, nn.Conv1d, nn.Conv2d, nn.ReLU, nn.Tanh, nn.Sigmoid, nn.Flatten,
-    nn.MaxPool2d, nn.AvgPool2d,
+    nn.MaxPool2d,
 )  # fmt: skip
 
 
@@ -101,14 +101,7 @@ def _by_rows(problem: Problem, kind: str) -> np.ndarray:
 def _by_backpack(problem: Problem) -> np.ndarray | None:
     """Return the Gauss–Newton diagonal by BackPACK, or None where it does not know a part."""
     loss = _known_loss(problem)
-    whole = isinstance(problem.model, nn.Sequential) and all(
-        type(module) in _BACKPACK for module in problem.model.modules()
-    )
-    leaves = [id(module) for module in _leaves(problem.model)]
-    whole &= len(set(leaves)) == len(leaves)
-    whole &= not any(getattr(module, "inplace", False) for module in problem.model.modules())
-    whole &= len(problem.params) == len(list(problem.model.parameters()))
-    if loss is None or not whole:
+    if loss is None or not _known_model(problem):
         return None
     from backpack import backpack, extend
     from backpack.extensions import DiagGGNExact
@@ -134,11 +127,48 @@ def _leaves(module: nn.Module) -> Iterator[nn.Module]:
         yield module
 
 
+def _known_model(problem: Problem) -> bool:
+    """Return whether the model is a chain of layers as BackPACK computes them, each used once."""
+    model = problem.model
+    leaves = [id(module) for module in _leaves(model)]
+    every = list(model.named_parameters(remove_duplicate=False))
+    return (
+        isinstance(model, nn.Sequential)
+        and all(map(_known_layer, model.modules()))
+        and len(set(leaves)) == len(leaves)
+        and len(problem.params) == len(every)
+        and all(outputs.ndim == 2 for outputs in problem.outputs)
+    )
+
+
+def _known_layer(module: nn.Module) -> bool:
+    if type(module) not in _BACKPACK or not _untouched(module):
+        return False
+    if isinstance(module, nn.Conv1d | nn.Conv2d):
+        return module.padding_mode == "zeros" and not isinstance(module.padding, str)
+    if isinstance(module, nn.MaxPool2d):
+        return not module.return_indices
+    return not getattr(module, "inplace", False)
+
+
+def _untouched(module: nn.Module) -> bool:
+    """Return whether a module does what its class says: no hooks, no forward of its own."""
+    hooks = (
+        module._forward_hooks, module._forward_pre_hooks, module._backward_hooks,
+        module._backward_pre_hooks,
+    )  # fmt: skip
+    return not any(hooks) and "forward" not in vars(module)
+
+
 def _known_loss(problem: Problem) -> Any:
+    """Return the loss as a module that BackPACK knows, with no option set, or None."""
     loss = problem.loss
-    plain = type(loss) in (nn.MSELoss, nn.CrossEntropyLoss)
-    smoothed = isinstance(loss, nn.CrossEntropyLoss) and loss.label_smoothing > 0
-    weighted = getattr(loss, "weight", None) is not None or smoothed
-    if plain and not weighted:
-        return type(loss)()
-    return nn.CrossEntropyLoss() if loss is nn.functional.cross_entropy else None
+    classes = not any(y.is_floating_point() for _, y in problem.batches)
+    if loss is nn.functional.cross_entropy and classes:
+        return nn.CrossEntropyLoss()
+    if type(loss) is nn.MSELoss and _untouched(loss):
+        return nn.MSELoss()
+    if type(loss) is nn.CrossEntropyLoss and _untouched(loss):
+        plain = loss.weight is None and loss.label_smoothing == 0 and loss.ignore_index == -100
+        return nn.CrossEntropyLoss() if plain and classes else None
+    return None

@@ -6,15 +6,32 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import UserError
 from ..randomness import generator
 
-# (spent, expected) products of the running measure
-Tick = Callable[[int, int | None], None]
+# (spent, expected) products of the running measure, and over what share of the data one goes
+Tick = Callable[[int, int | None, float], None]
+
+
+def whole(name: str, value: Any, least: int | None = None) -> int:
+    """Return a whole number as an int, or raise `UserError`; True is no number.
+
+    >>> whole("seed", np.int64(3))
+    3
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise UserError(f"{name} must be a whole number, got {value!r}")
+    if least is not None and value < least:
+        raise UserError(f"{name} must be >= {least}, got {value!r}")
+    return int(value)
 
 
 @dataclass(frozen=True)
@@ -25,9 +42,27 @@ class Budget:
     products: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("seconds", self.seconds), ("products", self.products)):
-            if value is not None and not value > 0:
+        for name, kind, what in (
+            ("seconds", Real, "a number"),
+            ("products", Integral, "a whole number"),
+        ):
+            value: Any = getattr(self, name)
+            if value is None:
+                continue
+            is_number = isinstance(value, kind) and not isinstance(value, bool)
+            if not is_number:
+                raise UserError(
+                    f"budget {name} must be {what}, got {value!r}: e.g. budget=10 for ten seconds, "
+                    "or Budget(products=200)"
+                )
+            if not value > 0:
                 raise UserError(f"budget {name} must be > 0, got {value!r}")
+            object.__setattr__(self, name, float(value) if kind is Real else int(value))
+
+    @classmethod
+    def of(cls, given: Budget | float | None) -> Budget:
+        """Return what a caller may write as a budget: seconds, a `Budget` or None."""
+        return given if isinstance(given, Budget) else cls(seconds=given)
 
 
 class Effort:
@@ -35,33 +70,69 @@ class Effort:
 
     A measure asks `left()` before each product and always makes the first few that give any answer
     at all; when nothing is left it returns its best estimate with the error that estimate has.
+
+    Attributes:
+        spent: Products so far.
+        refused: Which limit was met when `left()` last said no; empty if it never did.
     """
 
     def __init__(self, seed: int, budget: Budget | None = None, tick: Tick | None = None):
         self.seed, self.budget = seed, budget or Budget()
-        self.spent = 0
-        self._tick, self._start = tick or (lambda spent, expected: None), time.monotonic()
-        self.expected: int | None = None
+        self.spent, self.refused = 0, ""
+        self._tick, self._start = tick or (lambda *_: None), time.monotonic()
+        self._expected: int | None = None
+        self._share = 1.0
 
     @property
     def seconds(self) -> float:
         """Seconds since the measure began."""
         return time.monotonic() - self._start
 
+    @property
+    def limited(self) -> bool:
+        """Whether there is a budget at all."""
+        return self.budget != Budget()
+
+    @property
+    def expected(self) -> int | None:
+        """How many products it will probably be in all, as far as the budget allows them."""
+        if self._expected is None:
+            return None
+        found: float = min(self._expected, self.budget.products or math.inf)
+        if self.budget.seconds and self.spent:
+            found = min(found, self.spent * self.budget.seconds / max(self.seconds, 1e-9))
+        return max(math.ceil(found), self.spent)
+
     def spend(self, products: int = 1) -> None:
         """Account for products just made."""
         self.spent += products
-        self._tick(self.spent, self.expected)
+        self._tick(self.spent, self.expected, self._share)
 
-    def expect(self, products: int) -> None:
-        """Say how many products the whole measure will probably take."""
-        self.expected = products
+    def expect(self, products: float, share: float = 1.0) -> None:
+        """Say how many products the measure will probably take, each over a share of the data.
+
+        It may be said again as more is known.
+        """
+        self._expected, self._share = math.ceil(products), share
+        self._tick(self.spent, self.expected, self._share)
 
     def left(self) -> bool:
         """Return whether another product may be made."""
+        seconds, products = self.budget.seconds, self.budget.products
+        if seconds is not None and self.seconds >= seconds:
+            self.refused = f"the budget of {seconds:g} s was spent"
+        elif products is not None and self.spent >= products:
+            self.refused = f"the budget of {products:,} product{'s'[: products > 1]} was spent"
+        else:
+            return True
+        return False
+
+    def affordable(self, seconds: float, products: float) -> float:
+        """Return how many things of this price the rest of the budget can pay; inf without one."""
         budget = self.budget
-        within_time = self.seconds < (budget.seconds or math.inf)
-        return within_time and self.spent < (budget.products or math.inf)
+        in_time = math.inf if budget.seconds is None else budget.seconds - self.seconds
+        in_number = math.inf if budget.products is None else budget.products - self.spent
+        return max(0.0, min(in_time / max(seconds, 1e-9), in_number / max(products, 1e-9)))
 
     def normal(self, purpose: str, index: int, *shape: int) -> Tensor:
         """Return standard normal numbers in float64, always the same for one seed and use."""
@@ -73,3 +144,7 @@ class Effort:
         """Return independent ±1 in float64."""
         draw = generator(self.seed, f"measure:{purpose}", index).integers(0, 2, size)
         return torch.from_numpy(2.0 * draw - 1.0)
+
+    def order(self, purpose: str, size: int) -> NDArray[np.int64]:
+        """Return a random order of so many things."""
+        return generator(self.seed, f"measure:{purpose}").permutation(size)

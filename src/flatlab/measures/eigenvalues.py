@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -29,9 +30,16 @@ TIMES = 3
 # λ_max starts from the eigenvector of thinned data, coarse to fine, where enough examples are left.
 THINNED = (9, 3)
 LEAST = 50
+# Parameters times examples from which thinning pays.
+DEAR = 2e7
 COARSE = 3e-3
-# An intermediate level is left when so much may be missing.
-PASSING = 0.1
+# So many products on thinned data where there is a last time.
+GLANCE = 8
+# So much of a random vector goes into the start: an eigenvector that thinned data do not have is
+# then no longer invisible to the residual. The first correction takes it out again.
+SPRINKLE = 0.05
+# The error by residuals may be so many times that by the nearby matrix.
+LOOSE = 30
 
 
 def converge(
@@ -99,28 +107,28 @@ def extreme(space: Krylov, effort: Effort, end: int, tolerance: float, limit: in
 
 
 def refine(
-    space: Davidson, effort: Effort, tolerance: float, limit: int, least: int, enough: float
+    space: Davidson, effort: Effort, tolerance: float, limit: int, passing: bool = False
 ) -> End:
     """Return λ_max from that of a nearby matrix.
 
-    Args:
-        space: The space, with nothing in it yet.
-        effort: The account.
-        tolerance: Wanted relative error, by residuals and twice.
-        limit: Most products.
-        least: Fewest products to go by the nearby matrix.
-        enough: Wanted relative error, by the nearby matrix.
+    It is reached when the error by the nearby matrix is small, and that by residuals not much
+    larger, or that by residuals twice. `passing` is content with all starts and a nearby matrix
+    that guides, or a coarse error.
     """
     sure = 0
     while True:
         ritz = space.grow()
         effort.spend()
-        sure += _within(ritz, -1, ritz.error(-1), tolerance)
-        near = space.steps >= least and _within(ritz, -1, space.missing, enough)
-        complete = near or sure >= 2 or space.exhausted
+        by_residuals = ritz.error(-1)
+        sure += _within(ritz, -1, by_residuals, COARSE if passing else tolerance)
+        near = _within(ritz, -1, space.missing, tolerance) and _within(
+            ritz, -1, by_residuals, LOOSE * tolerance
+        )
+        enough = passing and space.steps >= space.starts.shape[1] and space.is_near
+        complete = near or enough or sure >= 2 or space.exhausted
         if complete or space.steps >= limit or not effort.left():
             break
-    error = space.missing if near else ritz.error(-1)
+    error = space.missing if near and sure < 2 else by_residuals
     error = error if complete else max(error, ritz.doubt(space.matrix.size))
     return End(float(ritz.values[-1]), error, False, complete, space.known.vectors[:, -1])
 
@@ -131,20 +139,34 @@ class Memory:
 
     known: Known | None = None
 
+    def starts(self, size: int) -> Tensor | None:
+        """Return the leading vectors of the last time; None if there are none of this size."""
+        if self.known is None or len(self.known.vectors) != size:
+            return None
+        return self.known.leaders
+
 
 @spec
 class LambdaMax:
     """The largest algebraic eigenvalue.
 
-    By Lanczos' method from a random start, on ever more of the data: a product costs as much as
-    there are examples, and the eigenvector of a ninth of them is already close; from there it is
-    Davidson's (`davidson`). In mode "train" the loss depends on how the data are cut, and nothing
-    is thinned. Ritz values approach λ_max from below.
+    By Lanczos' method from a random vector. Where a product is dear it begins on a random ninth of
+    the data, then a third: a product costs as much as there are examples, and the eigenvector is
+    soon close; on all data it is then Davidson's method (`davidson`). In mode "train" the loss
+    depends on how the data are cut, and nothing is thinned. Ritz values approach λ_max from below.
+
+    Attributes:
+        matrix: Which matrix.
+        tolerance: Relative error to stop at.
+        max_products: Most products, on each part of the data.
+        thin: Whether to begin on thinned data; None decides by size. An eigenvector that lives on
+            a handful of examples which the thinned data leave out can then be missed.
     """
 
     matrix: Kind = "hessian"
     tolerance: Tolerance = 1e-3
     max_products: Limit = 100
+    thin: bool | None = None
     about: ClassVar[About] = About(
         "λ_max",
         "the largest eigenvalue (algebraic, not in magnitude)",
@@ -154,42 +176,73 @@ class LambdaMax:
         _INVARIANT,
         "about 10 to 30 products with the matrix, most of them on a ninth of the data",
         "one direction of many; says nothing of the bulk. ReLU kinks are not seen",
-        exact="no: a bound on the error from the residual",
+        exact="no: an error from the residual and from thinned data",
     )
 
     def read(self, problem: Problem, effort: Effort, memory: Memory | None = None) -> Outcome:
         """Measure; from what is remembered of the last time, if anything is."""
         effort.expect(20)
         memory = Memory() if memory is None else memory
-        warm = memory.known
-        known = warm or self._coarse(problem, effort)
+        warm = memory.starts(problem.size)
+        near = self._coarse(problem, effort, warm)
         matrix, limit = problem.matrix(self.matrix), self.max_products
-        if known is None:
-            lanczos = krylov(matrix, effort, "lanczos")
+        since = "" if warm is None else " and the last time"
+        if near is None:
+            lanczos = krylov(
+                matrix, effort, "lanczos", start=None if warm is None else _mixed(warm, effort, 0.3)
+            )
             end = extreme(lanczos, effort, -1, self.tolerance, limit)
             memory.known = known_of(lanczos)
-            return end.outcome("Lanczos")
-        space = Davidson(matrix, known)
-        end = refine(space, effort, self.tolerance, limit, 1 if warm else 2, self.tolerance)
+            return end.outcome("Lanczos" + (", from the last time" if since else ""))
+        given = near.leaders if warm is None else torch.cat([near.vectors[:, -1:], warm], 1)
+        starts = torch.cat([_mixed(given[:, -1:], effort, SPRINKLE), given[:, :-1]], 1)
+        space = Davidson(matrix, starts, near)
+        end = refine(space, effort, self.tolerance, limit)
         memory.known = space.known
-        return end.outcome("Davidson, from " + ("the last time" if warm else "thinned data"))
+        return end.outcome(f"Davidson, from thinned data{since}")
 
-    def _coarse(self, problem: Problem, effort: Effort) -> Known | None:
-        """Return what thinned data tell, or None where there are too few."""
+    def _coarse(self, problem: Problem, effort: Effort, warm: Tensor | None) -> Known | None:
+        """Return what thinned data tell, or None where there are too few.
+
+        Always from a random vector: so an eigenvector that has become the uppermost since the last
+        time is seen. Where there is a last time, one level is enough.
+        """
         known: Known | None = None
-        for step in THINNED:
-            if problem.mode == "train" or problem.n // step < LEAST or not effort.left():
+        wanted = problem.size * problem.n >= DEAR if self.thin is None else self.thin
+        if not wanted or problem.mode == "train":
+            return None
+        for step in THINNED if warm is None else THINNED[:1]:
+            if problem.n // step < LEAST or not effort.left():
                 continue
-            matrix, limit = problem.thinned(step).matrix(self.matrix), self.max_products
+            matrix = problem.thinned(step, effort.seed).matrix(self.matrix)
             if known is None:
                 lanczos = krylov(matrix, effort, "lanczos")
-                extreme(lanczos, effort, -1, COARSE, limit)
+                most = self.max_products if warm is None else GLANCE
+                extreme(lanczos, effort, -1, COARSE, most)
                 known = known_of(lanczos)
             else:
-                space = Davidson(matrix, known)
-                refine(space, effort, COARSE, limit, 1, PASSING)
-                known = space.known
+                space = Davidson(matrix, known.leaders, known)
+                refine(space, effort, COARSE, self.max_products, passing=True)
+                known = _refreshed(known, space)
         return known
+
+
+def _refreshed(known: Known, space: Davidson) -> Known:
+    """Return the pairs of a coarser level with the leaders of a finer one in their place."""
+    if not space.is_near:
+        return space.known
+    fine = space.known
+    count = space.starts.shape[1]
+    others = known.vectors[:, :-count] - fine.vectors @ (fine.vectors.T @ known.vectors[:, :-count])
+    values = np.append(known.values[:-count], fine.values)
+    return Known(values, torch.cat([torch.linalg.qr(others)[0], fine.vectors], 1))
+
+
+def _mixed(vectors: Tensor, effort: Effort, share: float) -> Tensor:
+    """Return the sum of some vectors with something of every direction added."""
+    fresh = effort.normal("lanczos", 0, len(vectors), 1)
+    made: Tensor = vectors.sum(1, keepdim=True) + share * fresh / fresh.norm()
+    return made
 
 
 @spec

@@ -11,7 +11,7 @@ from ..specs import spec
 from .contract import About, Outcome
 from .effort import Effort
 from .eigenvalues import Kind, Limit, Tolerance
-from .probes import orthogonal_to, sample, sketch
+from .probes import dense_within, orthogonal_to, sample, sketch
 from .trace import MOST_PARAMETERS
 
 
@@ -42,10 +42,10 @@ class Frobenius:
     def read(self, problem: Problem, effort: Effort) -> Outcome:
         """Measure."""
         matrix = problem.matrix(self.matrix)
-        if problem.size <= self.exact_up_to:
-            value = float(matrix.dense().norm())
-            effort.spend(problem.size)
-            return Outcome(value, 0.0, True, "exact, dense")
+        small = problem.size <= self.exact_up_to
+        dense = dense_within(matrix, effort) if small else None
+        if dense is not None:
+            return Outcome(float(dense.norm()), 0.0, True, "exact, dense")
         effort.expect(60)
         Q, AQ = sketch(matrix, effort)
         large = float(AQ.square().sum())

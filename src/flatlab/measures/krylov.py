@@ -30,11 +30,13 @@ class Ritz:
         values: Ritz values θ.
         residuals: ‖A v − θ v‖: some eigenvalue lies within that of θ.
         coefficients: Ritz vectors in the basis, one a column.
+        floor: Error of rounding, below which no error goes.
     """
 
     values: NDArray[np.float64]
     residuals: NDArray[np.float64]
     coefficients: NDArray[np.float64]
+    floor: float = 0.0
 
     def error(self, index: int) -> float:
         """Return an error of one pair: the residual, or 4 residual²/gap if that is less.
@@ -51,19 +53,30 @@ class Ritz:
             return residual
         gaps = np.abs(self.values[others] - self.values[index]) - self.residuals[others]
         gap = float(gaps.min())
-        floor = 50 * float(np.finfo(np.float64).eps * np.abs(self.values).max())  # of rounding
-        return max(min(residual, 4 * residual**2 / gap), floor) if gap > 0 else residual
+        return max(min(residual, 4 * residual**2 / gap), self.floor) if gap > 0 else residual
 
     def doubt(self, size: int) -> float:
         """Return how far an end of the spectrum may be when the space was cut short.
 
         With k steps from a random start in R^n, (λ_max − θ)/(λ_max − λ_min) is below ε with
         probability at least 1 − 1.648 √n exp(−√ε (2k − 1)), whatever the spectrum (Kuczyński and
-        Woźniakowski 1992); here with 95 %, the ends taken from the Ritz values.
+        Woźniakowski 1992); here with 95 %, the ends taken from the Ritz values, and with twice
+        their distance as long as there are few. One product tells nothing.
         """
+        if len(self.values) == 1:
+            return float("inf")
         ends = self.values[[0, -1]] + np.array([-1, 1]) * self.residuals[[0, -1]]
         share = (np.log(1.648 * np.sqrt(size) / 0.05) / (2 * len(self.values) - 1)) ** 2
-        return float((ends[1] - ends[0]) * min(1.0, share))
+        few = 2.0 if len(self.values) < 5 else 1.0
+        return float(few * (ends[1] - ends[0]) * min(1.0, share))
+
+
+def rounding(matrix: Matrix) -> float:
+    """Return the relative error that rounding leaves in an eigenvalue.
+
+    Products are sums over examples and layers in the model's own precision.
+    """
+    return 10 * matrix.precision + 50 * float(np.finfo(np.float64).eps)
 
 
 class Krylov:
@@ -117,9 +130,9 @@ class Krylov:
         """Return the Ritz pairs."""
         values, vectors = eigh(self.T)
         last = vectors[len(self.T) - self.coupling.shape[1] :]
-        floor = 50 * np.finfo(np.float64).eps * np.abs(values).max()  # of rounding
+        floor = rounding(self.matrix) * float(np.abs(values).max())
         residuals = np.maximum(np.linalg.norm(self.coupling @ last, axis=0), floor)
-        return Ritz(values, residuals, vectors)
+        return Ritz(values, residuals, vectors, floor)
 
     def vectors(self, coefficients: NDArray[np.float64]) -> Tensor:
         """Return Ritz vectors, (size, k)."""

@@ -39,7 +39,7 @@ class Readings(Mapping[str, Reading]):
             {
                 "measure": name,
                 "value": f"{reading.symbol} = {reading.text()}",
-                "method": reading.method + ("" if reading.complete else ", stopped early"),
+                "method": reading.how(),
                 "products": reading.card.products,
                 "seconds": round(reading.card.seconds, 2),
             }
@@ -51,9 +51,10 @@ class Readings(Mapping[str, Reading]):
         if not self:
             return "nothing was measured"
         card = next(iter(self.values())).card
+        raised = "" if card.dtype == card.model_dtype else f" (the model is {card.model_dtype})"
         return (
             f"mean {card.loss} over {card.examples:,} examples, {card.parameters} "
-            f"({card.size:,} numbers), {card.mode} mode, {card.dtype}"
+            f"({card.size:,} numbers), {card.mode} mode, {card.dtype}{raised}"
         )
 
     def __str__(self) -> str:

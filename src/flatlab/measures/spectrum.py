@@ -47,7 +47,7 @@ class Spectrum:
         matrix = problem.matrix(self.matrix)
         steps = min(self.steps, matrix.size)
         effort.expect(steps * self.probes)
-        nodes, weights = [], []
+        nodes, weights, complete = [], [], True
         for i in range(self.probes):
             space = krylov(matrix, effort, f"spectrum:{i}")
             while space.steps < steps and (space.steps < 2 or effort.left()):
@@ -55,10 +55,13 @@ class Spectrum:
                 effort.spend()
                 if float(np.abs(space.coupling).max(initial=0.0)) == 0:
                     break  # an invariant subspace: the quadrature is exact
+            else:
+                complete &= space.steps >= steps
             ritz = space.ritz()
             nodes.append(ritz.values)
             weights.append(ritz.coefficients[0] ** 2)
-            if i >= 1 and not effort.left():
+            if 1 <= i < self.probes - 1 and not effort.left():
+                complete = False
                 break
         low, high = min(n.min() for n in nodes), max(n.max() for n in nodes)
         spread = (high - low) or abs(high) or 1.0
@@ -74,7 +77,7 @@ class Spectrum:
         }
         return Outcome(
             bumps.mean(0), stderr, False, f"Lanczos quadrature, {len(bumps)} probes",
-            len(bumps) - 1, len(bumps) == self.probes and effort.left(), (), details,
+            len(bumps) - 1, complete, (), details,
         )  # fmt: skip
 
 

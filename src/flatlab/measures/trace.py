@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import UserError
 from ..problem import Problem
+from ..problem.batches import chosen, joined
 from ..problem.certificate import linear_in_each_parameter
 from ..problem.examples import exact_traces
+from ..problem.ghost import CHUNK
 from ..problem.selection import layer_of
 from ..specs import spec
 from .contract import About, Outcome
 from .effort import Effort
 from .eigenvalues import Kind, Limit, Tolerance
-from .probes import orthogonal_to, sample, sketch
+from .probes import Survey, Vector, dense_within, orthogonal_to, sample, sketch, survey
 
 Method = Literal["auto", "exact", "dense", "probes"]
 
@@ -23,6 +28,8 @@ Method = Literal["auto", "exact", "dense", "probes"]
 # parameter: up to these many they are preferred to an estimate.
 MOST_OUTPUTS = 64
 MOST_PARAMETERS = 48
+# Under a budget examples are seen in groups of this size, growing.
+FIRST, MOST = 2, 2 * CHUNK
 
 
 def route(problem: Problem, matrix: str, method: str, effort: Effort) -> str:
@@ -48,9 +55,33 @@ def route(problem: Problem, matrix: str, method: str, effort: Effort) -> str:
     return "dense" if problem.size <= MOST_PARAMETERS else "probes"
 
 
-def _by_examples(problem: Problem, matrix: str, effort: Effort) -> dict[str, float]:
+def by_examples(
+    problem: Problem, matrix: str, effort: Effort, fold: Callable[[dict[str, float]], Vector]
+) -> Survey:
+    """Average over the examples what `fold` makes of the traces of the parameters' blocks.
+
+    All examples, or as many as a budget allows, in random order.
+    """
     kind = "ggn" if matrix == "hessian" else matrix
-    return exact_traces(problem, kind, effort.spend)
+
+    def mean_of(rows: NDArray[np.int64]) -> Vector:
+        return fold(exact_traces(_part(problem, rows), kind, effort.spend))
+
+    if effort.limited:
+        return survey(mean_of, problem.n, effort, FIRST, MOST)
+    passes = 1 if kind == "fisher" else problem.outputs[0][0].numel()
+    pieces = sum(-(-len(x) // CHUNK) for x, _ in problem.batches)
+    effort.expect(passes * pieces, 1 / pieces)
+    whole = fold(exact_traces(problem, kind, effort.spend))
+    return Survey(whole, 0.0 * whole, problem.n, problem.n, 1)
+
+
+def _part(problem: Problem, rows: NDArray[np.int64]) -> Problem:
+    """Return the problem on some of its examples."""
+    made = copy.copy(problem)
+    made.__dict__.pop("outputs", None)  # cached, of all examples
+    made.batches, made.n = joined(chosen(problem.batches, rows), None), len(rows)
+    return made
 
 
 @spec
@@ -83,14 +114,14 @@ class Trace:
         """Measure."""
         way = route(problem, self.matrix, self.method, effort)
         if way == "exact":
-            found = _by_examples(problem, self.matrix, effort)
-            return Outcome(sum(found.values()), 0.0, True, "exact, per-example gradients")
+            found = by_examples(
+                problem, self.matrix, effort, lambda traces: np.array([sum(traces.values())])
+            )
+            return found.outcome()
         matrix = problem.matrix(self.matrix)
-        if way == "dense":
-            effort.expect(problem.size)
-            value = float(matrix.dense().trace())
-            effort.spend(problem.size)
-            return Outcome(value, 0.0, True, "exact, dense")
+        dense = dense_within(matrix, effort) if way == "dense" else None
+        if dense is not None:
+            return Outcome(float(dense.trace()), 0.0, True, "exact, dense")
         effort.expect(60)
         Q, AQ = sketch(matrix, effort)
         large = float((Q * AQ).sum())
@@ -137,20 +168,21 @@ class LayerTrace:
     def read(self, problem: Problem, effort: Effort) -> Outcome:
         """Measure; the tolerance is relative to the largest layer."""
         layers = problem.layers
+
+        def by_layer(traces: dict[str, float]) -> Vector:
+            totals = dict.fromkeys(layers, 0.0)
+            for name, value in traces.items():
+                totals[name if name in totals else layer_of(name)] += value
+            return np.array(list(totals.values()))
+
         way = route(problem, self.matrix, self.method, effort)
         if way == "exact":
-            found = _by_examples(problem, self.matrix, effort)
-            totals = dict.fromkeys(layers, 0.0)
-            for name, value in found.items():
-                totals[name if name in totals else layer_of(name)] += value
-            values = np.array(list(totals.values()))
-            return Outcome(
-                values, 0.0 * values, True, "exact, per-example gradients", labels=tuple(layers)
-            )
+            found = by_examples(problem, self.matrix, effort, by_layer)
+            return found.outcome(tuple(layers))
         matrix = problem.matrix(self.matrix)
-        if way == "dense":
-            diagonal = matrix.dense().diagonal()
-            effort.spend(problem.size)
+        dense = dense_within(matrix, effort) if way == "dense" else None
+        if dense is not None:
+            diagonal = dense.diagonal()
             values = np.array([float(diagonal[part].sum()) for part in layers.values()])
             return Outcome(values, 0.0 * values, True, "exact, dense", labels=tuple(layers))
         effort.expect(100)

@@ -2,53 +2,158 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import numbers
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import Dataset as TorchDataset
+from torch.utils.data import IterableDataset, default_collate
 
 from ..data import Dataset
 from ..errors import UserError
+from ..randomness import generator
+from .fingerprint import same_examples
+from .loaders import undisturbed
 
 Batch = tuple[Tensor, Tensor]
-ACCEPTED = "a pair of tensors (x, y), a flatlab Dataset or a DataLoader of such pairs"
+ACCEPTED = (
+    "a pair of tensors (x, y), a flatlab or torch Dataset, or a DataLoader of such pairs"
+)  # fmt: skip
+
+# Examples of a torch Dataset that are stacked at a time.
+STACKED = 1024
 
 
 def batches_of(data: Any, batch_size: int | None) -> list[Batch]:
     """Return the batches, in order; a pair or a Dataset is cut into pieces of `batch_size`.
 
-    A loader keeps its own batches. It is read twice, to see that both passes give the same
-    examples in whatever order: with random augmentation there is no one function to measure.
+    A loader keeps its own batches. It is read twice, as a torch Dataset is, to see that both passes
+    give the same examples in whatever order: with random augmentation there is no one function to
+    measure.
     """
+    size = _size(batch_size)
     if isinstance(data, Dataset):
         data = (torch.tensor(data.x_train), torch.tensor(data.y_train))
     if _is_pair(data):
-        return _cut(_batch(data), batch_size)
-    if isinstance(data, Tensor | str | bytes) or not isinstance(data, Iterable):
+        return cut(_batch(data), size)
+    listed = _is_map(data)
+    if isinstance(data, Tensor | str | bytes) or not (listed or isinstance(data, Iterable)):
         raise UserError(f"data must be {ACCEPTED}, got {type(data).__name__}")
-    if batch_size is not None:
+    if size is not None and not listed:
         raise UserError("batch_size is for a pair or a Dataset: a loader has its own batches")
-    found = _read(data)
-    if not found:
-        raise UserError("data is empty: there is nothing to measure")
-    if iter(data) is not data and not torch.allclose(_moments(found), _moments(_read(data))):
+    read = _stacked if listed else _read
+    with undisturbed(data):
+        found = read(data)
+        if not found:
+            raise UserError("data is empty: there is nothing to measure")
+        again = found if not listed and iter(data) is data else read(data)
+    if again is not found and not same_examples(found, again):
         raise UserError(
-            "the loader gives other examples on a second pass (random augmentation, or shuffle "
-            "with drop_last): measure on a fixed sample, e.g. list(loader)"
+            f"the {'Dataset' if listed else 'loader'} gives other examples on a second pass "
+            "(random augmentation, or shuffle with drop_last): measure on a fixed sample, e.g. "
+            "list(loader)"
         )
+    return cut(found[0], size) if listed else found
+
+
+def cut(batch: Batch, size: int | None) -> list[Batch]:
+    """Return a batch in pieces of `size`, or whole for None."""
+    x, y = batch
+    if not len(x):
+        raise UserError("data is empty: there is nothing to measure")
+    size = size or len(x)
+    return list(zip(torch.split(x, size), torch.split(y, size), strict=True))
+
+
+def chosen(batches: Sequence[Batch], rows: NDArray[np.int64]) -> list[Batch]:
+    """Return the examples with these numbers, counted over all batches; empty batches vanish."""
+    ordered, found, start = np.sort(rows), [], 0
+    for x, y in batches:
+        low, high = np.searchsorted(ordered, [start, start + len(x)])
+        if high > low:
+            inside = torch.as_tensor(ordered[low:high] - start, device=x.device)
+            found.append((x[inside], y[inside.to(y.device)]))
+        start += len(x)
     return found
+
+
+def drawn(batches: Sequence[Batch], count: int, seed: int, purpose: str, index: int = 0) -> (
+    list[Batch]
+):  # fmt: skip
+    """Return `count` random examples of all the data, or all there are, in their order."""
+    n = sum(len(x) for x, _ in batches)
+    rows = generator(seed, purpose, index).choice(n, min(count, n), replace=False)
+    return chosen(batches, rows)
+
+
+def joined(batches: Sequence[Batch], most: int | None) -> list[Batch]:
+    """Return neighbours whose examples have one shape as one batch, of at most `most` rows."""
+    groups: list[list[Batch]] = []
+    for batch in batches:
+        last = groups[-1] if groups else None
+        fits = last is not None and all(
+            old.shape[1:] == new.shape[1:] and old.dtype == new.dtype
+            for old, new in zip(last[0], batch, strict=True)
+        )
+        if last is not None and fits:
+            rows = sum(len(x) for x, _ in last) + len(batch[0])
+            fits = most is None or rows <= most
+        if last is not None and fits:
+            last.append(batch)
+        else:
+            groups.append([batch])
+    return [
+        group[0] if len(group) == 1 else (torch.cat([x for x, _ in group]),
+                                          torch.cat([y for _, y in group]))
+        for group in groups
+    ]  # fmt: skip
+
+
+def _size(batch_size: Any) -> int | None:
+    if batch_size is None:
+        return None
+    whole = isinstance(batch_size, numbers.Integral) and not isinstance(batch_size, bool)
+    if not whole or int(batch_size) < 1:
+        raise UserError(f"batch_size must be a whole number >= 1 or None, got {batch_size!r}")
+    return int(batch_size)
 
 
 def _read(loader: Iterable[Any]) -> list[Batch]:
     return [batch for batch in map(_batch, loader) if len(batch[0])]
 
 
-def _moments(batches: list[Batch]) -> Tensor:
-    """Return sums over all examples that do not depend on their order."""
-    parts = [(x.double(), y.double()) for x, y in batches]
-    terms = [(x.sum(), x.square().sum(), y.sum(), y.square().sum()) for x, y in parts]
-    return torch.stack([torch.stack(term) for term in terms]).sum(0)
+def _stacked(dataset: Any) -> list[Batch]:
+    """Return the examples of a map-style dataset in stacks."""
+    n, found = len(dataset), []
+    for start in range(0, n, STACKED):
+        examples = [dataset[i] for i in range(start, min(start + STACKED, n))]
+        try:
+            found.append(_batch(default_collate(examples)))
+        except (RuntimeError, TypeError, ValueError):
+            raise UserError(
+                f"the examples of {type(dataset).__name__} do not stack into (x, y): pass a "
+                "DataLoader whose collate_fn makes such batches"
+            ) from None
+    stacks = joined(found, None)
+    if len(stacks) > 1:
+        raise UserError(
+            f"the examples of {type(dataset).__name__} have different shapes: pass a DataLoader "
+            "whose collate_fn makes batches (x, y)"
+        )
+    return stacks
+
+
+def _is_map(data: Any) -> bool:
+    """Return whether it is a dataset of single examples: numbered, and of known length."""
+    if isinstance(data, TorchDataset):
+        return not isinstance(data, IterableDataset) and hasattr(data, "__len__")
+    plain = isinstance(data, Tensor | str | bytes | list | tuple | dict)
+    numbered = hasattr(data, "__len__") and hasattr(data, "__getitem__")
+    return numbered and not plain and not isinstance(data, Iterable)
 
 
 def _is_pair(data: Any) -> bool:
@@ -61,11 +166,16 @@ def _nested(item: Any) -> bool:
 
 def _batch(item: Any) -> Batch:
     if not isinstance(item, list | tuple) or len(item) != 2:
-        raise UserError(f"a batch must be a pair (x, y), got {type(item).__name__}")
+        given = type(item).__name__
+        given += f" of {len(item)}" if isinstance(item, list | tuple) else ""
+        raise UserError(f"a batch must be a pair (x, y), got {given}")
     try:
         x, y = (torch.as_tensor(part) for part in item)
     except (TypeError, ValueError, RuntimeError):
         raise UserError(f"data must be {ACCEPTED}; a part of it is not an array") from None
+    for name, part in (("x", x), ("y", y)):
+        if part.layout != torch.strided:
+            raise UserError(f"{name} is {part.layout}: pass {name}.to_dense()")
     if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
         raise UserError(
             f"x and y need one row for each example, got shapes {tuple(x.shape)} and "
@@ -75,13 +185,3 @@ def _batch(item: Any) -> Batch:
         if part.is_floating_point() and not bool(torch.isfinite(part).all()):
             raise UserError(f"{name} holds NaN or infinity: clean the data first")
     return x, y
-
-
-def _cut(batch: Batch, batch_size: int | None) -> list[Batch]:
-    x, y = batch
-    if not len(x):
-        raise UserError("data is empty: there is nothing to measure")
-    if batch_size is not None and batch_size < 1:
-        raise UserError(f"batch_size must be >= 1, got {batch_size}")
-    size = batch_size or len(x)
-    return list(zip(torch.split(x, size), torch.split(y, size), strict=True))

@@ -116,8 +116,12 @@ def _convolve(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor | None:
-    """Return the convolution, or None for what is left to torch: no batch, padding by name."""
-    if input.ndim != axes + 2 or isinstance(padding, str) or input.device.type != "cpu":
+    """Return the convolution, or None for what is left to torch.
+
+    That is a single image, padding by name, another device, and autocast, which would not see it.
+    """
+    single = input.ndim != axes + 2 or isinstance(padding, str)
+    if single or input.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return None
 
     def each(value: Any) -> list[int]:

@@ -7,6 +7,7 @@ J_iᵀ v and nothing larger.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,23 +17,45 @@ from torch.func import functional_call, vjp, vmap
 
 from ..errors import UserError
 from .ghost import Ghost
+from .losses import first_line
 from .problem import Problem, kernels
+from .slopes import slopes as slopes_of
+from .statistics import norms_of
 
 # Rows of Jacobians are held in pieces of at most this many numbers.
 ROOM = 2**26
 
 
 def require_examples(problem: Problem) -> None:
-    """Raise where one example's output depends on the others of its batch."""
+    """Raise where an example's output depends on others of its batch, or has no gradient."""
     if problem.mode == "train" and problem.has_batchnorm:
         raise UserError(
             "in mode='train' BatchNorm mixes the examples of a batch, so that single examples have "
             "no gradient: measure in mode='eval' or 'recomputed'"
         )
+    if any(norm.running_mean is None for norm in norms_of(problem.model)):
+        raise UserError(
+            "a BatchNorm with track_running_stats=False mixes the examples of a batch, so that "
+            "single examples have no gradient: leave measures of single examples out"
+        )
+    problem.require_gradient()
 
 
 def rows(problem: Problem, x: Tensor, covectors: Tensor) -> Tensor:
-    """Return J_iᵀ v_i for every example of a batch, (batch, size), by vmap over examples."""
+    """Return J_iᵀ v_i for every example of a batch, (batch, size).
+
+    By vmap over examples, or one after the other where the model has an operation without it.
+    """
+    try:
+        with kernels(), torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # where vmap has no batching rule it loops, and says so
+            return _rows_together(problem, x, covectors)
+    except RuntimeError:  # torch's NotImplementedError is one
+        with kernels():
+            return _rows_one_by_one(problem, x, covectors)
+
+
+def _rows_together(problem: Problem, x: Tensor, covectors: Tensor) -> Tensor:
     names = list(problem.params)
     fixed = {n: p.detach() for n, p in problem.model.named_parameters() if n not in problem.params}
     fixed |= dict(problem.model.named_buffers())
@@ -47,14 +70,25 @@ def rows(problem: Problem, x: Tensor, covectors: Tensor) -> Tensor:
         pull: Any = vjp(output, *values)[1]
         return torch.cat([part.flatten() for part in pull(v_i)])
 
-    with kernels(), torch.no_grad():
-        return vmap(row)(x, covectors)
+    return vmap(row)(x, covectors)
 
 
-def loss_gradients(problem: Problem) -> Iterator[Tensor]:
-    """Yield ∇ℓ_i in pieces (examples, size) over all data."""
-    for x, outputs, y in pieces(problem):
-        yield rows(problem, x, slopes(problem, outputs, y))
+def _rows_one_by_one(problem: Problem, x: Tensor, covectors: Tensor) -> Tensor:
+    found = []
+    for x_i, v_i in zip(x, covectors, strict=True):
+        try:
+            with torch.enable_grad():
+                parts = torch.autograd.grad(
+                    problem.model(x_i[None])[0], list(problem.params.values()), v_i,
+                    allow_unused=True, materialize_grads=True,
+                )  # fmt: skip
+        except RuntimeError as error:
+            raise UserError(
+                f"the gradient of a single example failed: {first_line(error)}. Leave measures of "
+                "single examples out, or replace that operation"
+            ) from None
+        found.append(torch.cat([part.to_dense().flatten() for part in parts]))
+    return torch.stack(found)
 
 
 def pieces(problem: Problem) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -68,10 +102,7 @@ def pieces(problem: Problem) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
 
 def slopes(problem: Problem, outputs: Tensor, y: Tensor) -> Tensor:
     """Return ∂ℓ_i/∂f for each example."""
-    outputs = outputs.detach().requires_grad_(True)
-    with torch.enable_grad():
-        (found,) = torch.autograd.grad(problem.loss(outputs, y), outputs)
-    return found * len(outputs)
+    return slopes_of(problem.loss, outputs, y)
 
 
 def factors(problem: Problem, kind: str, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,17 +116,40 @@ def factors(problem: Problem, kind: str, outputs: Tensor, y: Tensor) -> tuple[Te
     if kind == "fisher":
         return torch.ones_like(flat[:, :1]), slopes(problem, outputs, y).reshape(n, c, 1)
     if kind == "gram":
-        return torch.ones_like(flat), torch.eye(c, dtype=flat.dtype).expand(n, c, c)
+        return torch.ones_like(flat), torch.eye(c).to(flat).expand(n, c, c)
 
-    def one(f: Tensor, y_i: Tensor) -> Tensor:
-        value: Tensor = problem.loss(f.view(outputs.shape[1:])[None], y_i[None])
-        return value
-
-    bent: Callable[..., Any] = torch.func.jacrev(torch.func.jacrev(one))
-    values, vectors = torch.linalg.eigh(vmap(bent)(flat, y).double())
+    bent = _loss_hessians(problem, flat, outputs.shape[1:], y)
+    values, vectors = torch.linalg.eigh(bent.double())
     zero = max(1e-14, 4 * torch.finfo(flat.dtype).eps)  # B_i itself is rounded by so much
     counts = values.abs().amax(0) > zero * values.abs().max()
     return values[:, counts].to(flat.dtype), vectors[:, :, counts].to(flat.dtype)
+
+
+def _loss_hessians(problem: Problem, flat: Tensor, shape: torch.Size, y: Tensor) -> Tensor:
+    """Return ∂²ℓ_i/∂f² for each example, (examples, outputs, outputs)."""
+
+    def one(f: Tensor, y_i: Tensor) -> Tensor:
+        value: Tensor = problem.loss(f.view(shape)[None], y_i[None])
+        return value
+
+    twice: Callable[..., Any] = torch.func.jacrev(torch.func.jacrev(one))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where vmap has no batching rule it loops, and says so
+        try:
+            together: Tensor = vmap(twice)(flat, y)
+            return together
+        except (RuntimeError, ValueError, IndexError, TypeError):
+            pass
+        hessian: Any = torch.autograd.functional.hessian
+        try:
+            return torch.stack(
+                [hessian(lambda f, y_i=y_i: one(f, y_i), f) for f, y_i in zip(flat, y, strict=True)]
+            )
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            raise UserError(
+                f"the loss {problem.loss_name} failed on a single example: {first_line(error)}. It "
+                "must take one row as it takes many, and have two derivatives"
+            ) from None
 
 
 def exact_traces(

@@ -15,9 +15,10 @@ class Matrix:
     """A symmetric matrix over the flat parameters that counts its products.
 
     Attributes:
-        kind: "hessian", "ggn" or "fisher".
+        kind: "hessian", "ggn", "fisher" or "gram", or what else it is.
         size: Number of rows.
         products: Products with a vector so far.
+        precision: Relative rounding of a product's numbers.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class Matrix:
     ):
         self.kind, self.size, self.products = kind, size, 0
         self._product, self._dtype, self._device = product, dtype, device
+        self.precision = float(torch.finfo(dtype).eps)
 
     def __matmul__(self, vectors: Tensor) -> Tensor:
         """Return the product with a vector (size,) or each column of (size, k), in float64."""
@@ -48,7 +50,9 @@ class Matrix:
             return (self @ padded)[part]
 
         size = len(range(*part.indices(self.size)))
-        return Matrix(self.kind, size, product, torch.float64, torch.device("cpu"))
+        made = Matrix(self.kind, size, product, torch.float64, torch.device("cpu"))
+        made.precision = self.precision
+        return made
 
     def dense(self) -> Tensor:
         """Return the whole matrix, by as many products as it has rows, made symmetric."""

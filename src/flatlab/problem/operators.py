@@ -18,6 +18,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from .batches import Batch
 from .convolution import FastConvolutions
+from .slopes import slopes
 
 with warnings.catch_warnings():  # linear_operator, which it imports, still uses torch.jit
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -120,7 +121,7 @@ def operator(
     G(θ). The last two are GGNs of other losses: ½ (u_i·f)² and ½ ‖f‖².
     """
     if kind == "fisher":
-        batches = [(x, _slopes(model(x).detach(), y, loss)) for x, y in batches]
+        batches = [(x, slopes(loss, model(x), y)) for x, y in batches]
         loss = _projected
     elif kind == "gram":
         loss = _half_square
@@ -132,13 +133,6 @@ def operator(
         check_deterministic=False,
         num_data=sum(len(x) for x, _ in batches),
     )
-
-
-def _slopes(outputs: Tensor, y: Tensor, loss: Any) -> Tensor:
-    """Return u_i = ∂ℓ_i/∂f for every example; the mean loss of a batch has u_i / n_b."""
-    outputs = outputs.requires_grad_(True)
-    (slopes,) = torch.autograd.grad(loss(outputs, y), outputs)
-    return slopes * len(outputs)
 
 
 def _projected(outputs: Tensor, slopes: Tensor) -> Tensor:

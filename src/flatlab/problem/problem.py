@@ -12,20 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import UserError, unknown
-from ..losses import LOSSES, Loss, as_loss
-from .batches import Batch, batches_of
+from .batches import Batch, batches_of, cut, drawn, joined
+from .copying import copied, require_numbers
+from .losses import evaluate, first_line, loss_of
 from .matrix import Matrix
+from .meaning import require_finite, require_labels, require_mean, takes_classes
 from .operators import operator
 from .selection import layer_of, select
+from .statistics import MODES as MODES
+from .statistics import norms_of, set_mode
 
-MODES = {
-    "eval": "dropout off, BatchNorm with its running statistics",
-    "train": "BatchNorm with the statistics of each batch as it is split here; no dropout",
-    "recomputed": "as eval, with BatchNorm statistics recomputed on all of this data",
-}
 KINDS = {
     "hessian": "∇²L",
     "ggn": "(1/n) Σ J_iᵀ (∂²ℓ_i/∂f²) J_i, the Gauss–Newton part of the Hessian",
@@ -41,12 +39,15 @@ class Problem:
     """A model, a loss and data.
 
     It works on a deep copy, so the user's model is left as it is: parameters, buffers, gradients,
-    flags and hooks.
+    flags and hooks. Hooks are copied with the model, as they may be part of its function, and are
+    called at every pass.
 
     Args:
         model: Any module from a batch of inputs to a batch of outputs.
-        loss: A callable (outputs, y) → scalar mean over the batch, a flatlab Loss, or a name.
-        data: A pair (x, y), a Dataset (its training part) or a loader of such pairs.
+        loss: A callable (outputs, y) → scalar mean over the batch, a flatlab Loss, or a name. It is
+            tried that the loss of a batch is the mean of the losses of its examples.
+        data: A pair (x, y), a Dataset (its training part), a torch Dataset of such pairs or a
+            loader of batches.
         mode: One of `MODES`.
         params: Name patterns or layers; None for all trainable parameters.
         dtype: "float32" or "float64" to measure in; None keeps the model's.
@@ -72,28 +73,25 @@ class Problem:
         batch_size: int | None = None,
         reference: Mapping[str, Tensor] | None = None,
     ):
-        if not isinstance(model, nn.Module):
-            raise UserError(f"model must be a torch.nn.Module, got {type(model).__name__}")
-        if mode not in MODES:
+        if not isinstance(mode, str) or mode not in MODES:
             raise unknown("mode", str(mode), MODES)
-        self.mode, self.loss, self.loss_name = mode, *_loss_of(loss)
-        self.model = _copy(model, dtype)
+        self.mode, self.loss, self.loss_name = mode, *loss_of(loss)
+        self.model = copied(model, dtype)
         self.params = select(self.model, params)
+        require_numbers(self.model, self.params)
         for name, p in self.model.named_parameters():
-            if not bool(torch.isfinite(p).all()):
-                raise UserError(f"the parameter {name} holds NaN or infinity: nothing to measure")
             p.requires_grad_(name in self.params)
         first = next(iter(self.params.values()))
         self.dtype, self.device = first.dtype, first.device
         found = batches_of(data, batch_size)
         if batch_size is None and mode != "train" and len(found) == 1:
-            found = _cut(*found[0])
+            found = cut(found[0], PIECE)
         self.batches = [self._placed(batch) for batch in found]
         self.n = sum(len(x) for x, _ in self.batches)
         self.size = sum(p.numel() for p in self.params.values())
         self.reference = None if reference is None else self._flat(reference)
         with kernels():
-            self._set_mode()
+            set_mode(self.model, mode, self.batches, self._outputs)
             self._check()
 
     def _flat(self, reference: Mapping[str, Tensor]) -> Tensor:
@@ -110,50 +108,56 @@ class Problem:
         x, y = (
             part.to(self.device, self.dtype if part.is_floating_point() else None) for part in batch
         )
+        whole = not y.is_floating_point() and not y.is_complex() and y.dtype != torch.bool
+        if whole and (y.dtype == torch.uint8 or takes_classes(self.loss)):
+            y = y.long()  # the form of class labels that every operation takes
         return x, y
-
-    def _set_mode(self) -> None:
-        self.model.train(self.mode == "train")
-        norms = [m for m in self.model.modules() if isinstance(m, _BatchNorm)]
-        if self.mode == "train":
-            for norm in norms:  # batch statistics, and no running ones to write to
-                norm.track_running_stats = False
-                norm.running_mean = norm.running_var = norm.num_batches_tracked = None
-        elif self.mode == "recomputed":
-            for norm in norms:
-                norm.train()
-                norm.momentum = 1.0
-            with torch.no_grad():
-                self.model(torch.cat([x for x, _ in self.batches]))
-            self.model.eval()
 
     @torch.no_grad()
     def _check(self) -> None:
-        x, y = self.batches[0]
-        outputs = self._outputs(x)
-        self._check_labels(outputs)
-        value, again = self._loss(outputs, y), self._loss(self._outputs(x), y)
-        if value.ndim != 0:
-            raise UserError(
-                f"the loss returned shape {tuple(value.shape)}, it must be a scalar mean over the "
-                "batch: use reduction='mean'"
-            )
-        if not bool(torch.isfinite(value)):
-            raise UserError(f"the loss is {float(value)} on the first batch: nothing to measure")
+        """See that L is defined on all of the data, and a mean; the outputs are kept."""
+        self.outputs = [self._outputs(x) for x, _ in self.batches]
+        require_labels(self.loss, self.outputs, [y for _, y in self.batches])
+        require_finite(self.loss, self.loss_name, self.outputs, self.batches)
+        (x, y), outputs = self.batches[0], self.outputs[0]
+        with torch.enable_grad():
+            twice = self._outputs(x)
+            slope = self._loss(outputs.detach().requires_grad_(True), y).requires_grad
+        value, again = self._loss(outputs, y), self._loss(twice.detach(), y)
         if not torch.allclose(value, again, rtol=1e-5, atol=0):
             raise UserError(
                 f"the model is not deterministic: two passes over one batch gave the losses "
                 f"{float(value):.6g} and {float(again):.6g}. Switch dropout and random "
                 "augmentation off, or measure in mode='eval'"
             )
+        require_mean(self.loss, self.loss_name, self.outputs, self.batches)
+        self._flat_loss, self._flat_model = not slope, not twice.requires_grad
+
+    def require_gradient(self, loss: bool = True) -> None:
+        """Raise where nothing can be differentiated: the outputs in θ, or the loss in them."""
+        if self._flat_model:
+            raise UserError(
+                "the model's outputs have no gradient in the selected parameters: they are not "
+                "used, or cut off by detach() or no_grad()"
+            )
+        if loss and self._flat_loss:
+            raise UserError(
+                f"the loss {self.loss_name} has no gradient in the model's outputs: it is constant,"
+                " not differentiable, or cut off by detach() or no_grad()"
+            )
 
     def _outputs(self, x: Tensor) -> Tensor:
         try:
             outputs: Any = self.model(x)
-        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        except (RuntimeError, ValueError, IndexError, TypeError, AssertionError) as error:
+            text = first_line(error)
+            if "more than 1 value per channel" in text:
+                text = (
+                    "BatchNorm needs more than one value for each channel to take statistics of; "
+                    "choose batch_size so that no batch has one example, or measure in mode='eval'"
+                )
             raise UserError(
-                f"the model failed on a batch of shape {tuple(x.shape)} and {x.dtype}: "
-                f"{_first_line(error)}"
+                f"the model failed on a batch of shape {tuple(x.shape)} and {x.dtype}: {text}"
             ) from None
         if not isinstance(outputs, Tensor):
             raise UserError(
@@ -167,34 +171,12 @@ class Problem:
         return outputs
 
     def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", UserWarning)  # mse_loss warns when shapes broadcast
-                value: Tensor = self.loss(outputs, y)
-        except (RuntimeError, ValueError, IndexError, TypeError, UserWarning) as error:
-            raise UserError(
-                f"the loss {self.loss_name} failed on outputs {tuple(outputs.shape)} and labels "
-                f"{tuple(y.shape)} ({y.dtype}): {_first_line(error)}"
-            ) from None
-        return value
-
-    def _check_labels(self, outputs: Tensor) -> None:
-        """Class labels must name an output; torch itself may read out of bounds."""
-        labels = [y for _, y in self.batches]
-        if labels[0].is_floating_point() or outputs.ndim < 2 or labels[0].dtype == torch.bool:
-            return
-        low = min(int(y.min()) for y in labels)
-        high = max(int(y.max()) for y in labels)
-        if labels[0].shape != outputs.shape and not 0 <= low <= high < outputs.shape[1]:
-            raise UserError(
-                f"labels lie between {low} and {high}, the model has outputs 0 to "
-                f"{outputs.shape[1] - 1}"
-            )
+        return evaluate(self.loss, self.loss_name, outputs, y)
 
     @property
     def has_batchnorm(self) -> bool:
         """Whether some layer is a BatchNorm."""
-        return any(isinstance(module, _BatchNorm) for module in self.model.modules())
+        return bool(norms_of(self.model))
 
     @property
     def layers(self) -> dict[str, slice]:
@@ -245,6 +227,7 @@ class Problem:
 
     def value_and_gradient(self) -> tuple[float, Tensor]:
         """Return L(θ) and ∇L(θ) as a flat vector."""
+        self.require_gradient()
         total, value = torch.zeros(self.size, dtype=self.dtype, device=self.device), 0.0
         with kernels():
             for x, y in self.batches:
@@ -256,13 +239,14 @@ class Problem:
                 value += float(loss.detach().double()) * len(x) / self.n
         return value, total
 
-    def thinned(self, step: int) -> Problem:
-        """Return the same problem on every step-th example only."""
+    def thinned(self, step: int, seed: int = 0) -> Problem:
+        """Return the same problem on a random one of `step` examples, at least on one."""
         made = copy.copy(self)
         made.__dict__.pop("outputs", None)
-        x = torch.cat([x for x, _ in self.batches])[::step]
-        y = torch.cat([y for _, y in self.batches])[::step]
-        made.batches, made.n = _cut(x, y), len(x)
+        made.batches = drawn(self.batches, max(1, self.n // step), seed, "thinned", step)
+        if self.mode != "train":
+            made.batches = joined(made.batches, PIECE)
+        made.n = sum(len(x) for x, _ in made.batches)
         return made
 
     @cached_property
@@ -275,6 +259,7 @@ class Problem:
         """Return a curvature matrix of `KINDS`; products are exact up to rounding."""
         if kind not in KINDS:
             raise unknown("matrix", kind, KINDS)
+        self.require_gradient(loss=kind != "gram")
         with kernels():
             made = operator(kind, self.model, self.loss, list(self.params.values()), self.batches)
 
@@ -284,12 +269,10 @@ class Problem:
                     warnings.simplefilter("ignore")  # forward mode still uses the old torch.jit
                     result: Tensor = made @ vector
             except RuntimeError as error:  # torch's NotImplementedError is one
-                text = _first_line(error)
-                known = "derivative" in text or "implement" in text
-                hint = "try less data or smaller batches"
-                if known:
-                    hint = "the model has no second derivative: replace that operation"
-                raise UserError(f"a product with the {kind} failed: {text}; {hint}") from None
+                text = first_line(error)
+                raise UserError(
+                    f"a product with the {kind} failed: {text}; {_hint(text)}"
+                ) from None
             return result
 
         return Matrix(kind, self.size, product, self.dtype, self.device)
@@ -302,41 +285,12 @@ def kernels() -> Iterator[None]:
         yield
 
 
-def _cut(x: Tensor, y: Tensor) -> list[Batch]:
-    return list(zip(torch.split(x, PIECE), torch.split(y, PIECE), strict=True))
-
-
-def _copy(model: nn.Module, dtype: str | None) -> nn.Module:
-    try:
-        made = copy.deepcopy(model)
-    except (RuntimeError, TypeError) as error:
-        raise UserError(f"the model cannot be copied: {_first_line(error)}") from None
-    for p in made.parameters():
-        p.grad = None
-    if dtype is not None:
-        if dtype not in ("float32", "float64"):
-            raise UserError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
-        made = made.to(getattr(torch, dtype))
-    return made
-
-
-def _loss_of(loss: Any) -> tuple[Any, str]:
-    """Return the loss as a callable and its name on cards."""
-    if isinstance(loss, str) and loss == "cross_entropy":
-        return nn.functional.cross_entropy, loss
-    if isinstance(loss, str) and loss not in LOSSES:
-        raise unknown("loss", loss, [*LOSSES, "cross_entropy"])
-    if isinstance(loss, str | Loss):
-        made = as_loss(loss)
-        return made.torch, made.name
-    if not callable(loss):
-        raise UserError(f"loss must be a callable (outputs, y) -> mean, or a name, got {loss!r}")
-    if getattr(loss, "reduction", "mean") != "mean":
-        raise UserError(
-            f"loss has reduction={loss.reduction!r}: measures are of the mean loss, use 'mean'"
-        )
-    return loss, getattr(loss, "__name__", type(loss).__name__)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+def _hint(text: str) -> str:
+    """Return what to do about a product that failed."""
+    if "memory" in text or "allocate" in text:
+        return "try less data or smaller batches"
+    if "forward AD" in text:
+        return "the model has an operation without forward mode: replace it, or try dtype='float64'"
+    if "derivative" in text or "implement" in text:
+        return "the model has no second derivative: replace that operation"
+    return "torch cannot differentiate the model and the loss twice as they are written"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 from torch import nn
 
@@ -14,10 +15,11 @@ def select(model: nn.Module, patterns: str | Sequence[str] | None) -> dict[str, 
     """Return the trainable parameters whose name matches a pattern; all of them for None.
 
     A pattern is a shell pattern on the full name ("features.*.weight") or the name of a layer
-    ("features.0"). A tied parameter appears once, under its first name.
+    ("features.0"). A tied parameter appears once, under its first name. Parameters that hold no
+    number, of layers with a width of zero, are left out.
     """
     every = dict(model.named_parameters())
-    trainable = {name: p for name, p in every.items() if p.requires_grad}
+    trainable = {name: p for name, p in every.items() if p.requires_grad and p.numel()}
     if not trainable:
         raise UserError(
             f"the model has no trainable parameter (of {len(every)}): set requires_grad where "
@@ -25,16 +27,28 @@ def select(model: nn.Module, patterns: str | Sequence[str] | None) -> dict[str, 
         )
     if patterns is None:
         return trainable
-    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
+    wanted = _listed(patterns)
     for pattern in wanted:
         if not any(_matches(name, pattern) for name in trainable):
             if any(_matches(name, pattern) for name in every):
-                raise UserError(f"params {pattern!r} matches frozen parameters only")
+                raise UserError(f"params {pattern!r} matches frozen or empty parameters only")
             raise UserError(f"params {pattern!r} matches nothing: {nearest(pattern, trainable)}")
     found = {n: p for n, p in trainable.items() if any(_matches(n, each) for each in wanted)}
     if not found:
         raise UserError("params is an empty list: name at least one pattern, or pass None for all")
     return found
+
+
+def _listed(patterns: Any) -> list[str]:
+    alone = isinstance(patterns, str | nn.Module) or not isinstance(patterns, Iterable)
+    wanted: list[Any] = [patterns] if alone else list(patterns)
+    for pattern in wanted:
+        if not isinstance(pattern, str):
+            raise UserError(
+                f"params must be name patterns such as '0.weight', 'features.*' or the name of a "
+                f"layer, or None for all, got {type(pattern).__name__}"
+            )
+    return wanted
 
 
 def layer_of(name: str) -> str:

@@ -1,0 +1,56 @@
+"""What a user calls a loss, as a callable, and its value on a batch."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..errors import UserError, unknown
+from ..losses import LOSSES, Loss, as_loss
+
+
+def loss_of(loss: Any) -> tuple[Any, str]:
+    """Return the loss as a callable and its name on cards."""
+    if isinstance(loss, str) and loss == "cross_entropy":
+        return nn.functional.cross_entropy, loss
+    if isinstance(loss, str) and loss not in LOSSES:
+        raise unknown("loss", loss, [*LOSSES, "cross_entropy"])
+    if isinstance(loss, str | Loss):
+        made = as_loss(loss)
+        return made.torch, made.name
+    if not callable(loss):
+        raise UserError(f"loss must be a callable (outputs, y) -> mean, or a name, got {loss!r}")
+    if getattr(loss, "reduction", "mean") != "mean":
+        raise UserError(
+            f"loss has reduction={loss.reduction!r}: measures are of the mean loss, use 'mean'"
+        )
+    return loss, getattr(loss, "__name__", type(loss).__name__)
+
+
+def evaluate(loss: Any, name: str, outputs: Tensor, y: Tensor) -> Tensor:
+    """Return the loss of a batch, a scalar; the name is for the message if it fails."""
+    given = f"outputs {tuple(outputs.shape)} and labels {tuple(y.shape)} ({y.dtype})"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # mse_loss warns when shapes broadcast
+            value: Any = loss(outputs, y)
+    except (RuntimeError, ValueError, IndexError, TypeError, UserWarning) as error:
+        raise UserError(f"the loss {name} failed on {given}: {first_line(error)}") from None
+    if not isinstance(value, Tensor):
+        raise UserError(
+            f"the loss {name} returned {type(value).__name__}, it must return a torch scalar, the "
+            "mean over the batch (without .item())"
+        )
+    if value.ndim != 0:
+        raise UserError(
+            f"the loss returned shape {tuple(value.shape)}, it must be a scalar mean over the "
+            "batch: use reduction='mean'"
+        )
+    return value
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error says in one line."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__

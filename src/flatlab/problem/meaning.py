@@ -1,0 +1,143 @@
+"""Is the loss what is measured: a mean over examples of a finite loss of each?
+
+Measures are of L = (1/n) Σ ℓ_i. A loss that weighs or couples the examples of a batch is another
+function, and depends on how the data is cut. The question is put to the loss on fixed outputs: that
+the model couples examples, as BatchNorm does in training, is another matter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UserError
+from .batches import Batch, drawn, joined
+from .losses import evaluate
+
+# Examples whose single losses are compared with the loss of all of them.
+ROWS = 8
+# Relative to the largest part: what a loss may round if it works in float32 inside.
+TOLERANCE = 1e-5
+WEIGHTED = (
+    "for class weights w use lambda o, y: (w[y] * cross_entropy(o, y, reduction='none')).mean()"
+)
+
+
+def takes_classes(loss: Any) -> bool:
+    """Return whether a loss is known to take class indices along axis 1 of the outputs."""
+    known = (nn.functional.cross_entropy, nn.functional.nll_loss)
+    return any(loss is each for each in known) or isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
+
+
+def require_labels(loss: Any, outputs: Sequence[Tensor], labels: Sequence[Tensor]) -> None:
+    """Raise where a class label names no output, or the loss leaves examples out.
+
+    torch itself may read out of bounds. Other losses may mean anything by whole numbers.
+    """
+    if not takes_classes(loss):
+        return
+    ignored = getattr(loss, "ignore_index", -100)
+    for f, y in zip(outputs, labels, strict=True):
+        if f.ndim < 2 or y.is_floating_point() or y.shape != f.shape[:1] + f.shape[2:]:
+            return  # probabilities, or for the loss itself to refuse
+        if bool((y == ignored).any()):
+            raise UserError(
+                f"some labels are ignore_index={ignored}, which the loss leaves out, so that it is "
+                "not a mean over examples: leave these examples out of the data"
+            )
+        low, high = int(y.min()), int(y.max())
+        if not 0 <= low <= high < f.shape[1]:
+            raise UserError(
+                f"labels lie between {low} and {high}, the model has outputs 0 to {f.shape[1] - 1}"
+            )
+    weight = getattr(loss, "weight", None)
+    if weight is not None:
+        used = weight[torch.cat([y.flatten() for y in labels]).to(weight.device)]
+        if bool((used != used[0]).any()):
+            raise UserError(
+                "the loss has class weights and divides by their sum over the batch, so that it is "
+                f"not a mean over examples: {WEIGHTED}"
+            )
+
+
+def require_finite(loss: Any, name: str, outputs: Sequence[Tensor], batches: Sequence[Batch]) -> (
+    None
+):  # fmt: skip
+    """Raise where the loss of a batch is no finite number, and name the example."""
+    start = 0
+    for k, (f, (_, y)) in enumerate(zip(outputs, batches, strict=True)):
+        value = evaluate(loss, name, f, y)
+        if not bool(torch.isfinite(value)):
+            where = f"batch {k} (examples {start} to {start + len(f) - 1})"
+            with contextlib.suppress(UserError):  # a loss that takes no single row
+                for i in range(len(f)):
+                    each = evaluate(loss, name, f[i : i + 1], y[i : i + 1])
+                    if not bool(torch.isfinite(each)):
+                        size = float(f[i].abs().max())
+                        where = f"example {start + i} (largest output in size: {size:g})"
+                        break
+            raise UserError(f"the loss is {float(value)} on {where}: nothing to measure")
+        start += len(f)
+
+
+def require_mean(loss: Any, name: str, outputs: Sequence[Tensor], batches: Sequence[Batch]) -> None:
+    """Raise where the loss of some examples is not the mean of the losses of parts of them.
+
+    Every batch is compared with its halves, and a few random examples of all batches with each
+    alone.
+    """
+    pairs = [(f, y) for f, (_, y) in zip(outputs, batches, strict=True)]
+    for f, y in pairs:
+        if len(f) > 1:
+            _compare(loss, name, f, y, (len(f) + 1) // 2)
+    for f, y in joined(drawn(pairs, ROWS, 0, "meaning"), None):
+        if len(f) > 1:
+            _compare(loss, name, f, y, 1)
+
+
+def _compare(loss: Any, name: str, f: Tensor, y: Tensor, size: int) -> None:
+    f, y, loss = _raised(loss, name, f, y)
+    whole = evaluate(loss, name, f, y)
+    pieces = list(zip(torch.split(f, size), torch.split(y, size), strict=True))
+    try:
+        parts = torch.stack([evaluate(loss, name, *piece) for piece in pieces])
+    except UserError as error:
+        if size == 1:  # squeeze() and the like: single rows are then no question to put
+            if len(f) > 2:
+                _compare(loss, name, f, y, 2)
+            return
+        raise UserError(
+            f"the loss {name} takes {len(f)} examples but not {size}: it must be a mean over "
+            f"examples, whatever their number. {error}"
+        ) from None
+    weights = parts.new_tensor([len(piece[0]) / len(f) for piece in pieces])
+    mean = (parts * weights).sum()
+    eps = max(torch.finfo(part.dtype).eps for part in (f, whole))
+    size_of = [f, y] if y.is_floating_point() else [f]
+    scale = parts.abs().max() + max(float(part.detach().abs().max()) for part in size_of)
+    if not bool((whole - mean).abs() <= TOLERANCE * parts.abs().max() + 64 * eps * scale):
+        raise UserError(
+            f"the loss {name} is not a mean over examples: {len(f)} of them have {float(whole):.6g}"
+            f", the mean of {'each alone' if size == 1 else f'{size} at a time'} is "
+            f"{float(mean):.6g}. Divide a sum by the number of examples; {WEIGHTED}; leave "
+            "examples out of the data instead of ignoring their labels"
+        )
+
+
+def _raised(loss: Any, name: str, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Any]:
+    """Return outputs, labels and loss in float64 where the loss takes that, to see more digits."""
+    if not f.is_floating_point():
+        return f, y, loss
+    labels = y.double() if y.is_floating_point() else y
+    try:
+        raised = copy.deepcopy(loss).double() if isinstance(loss, nn.Module) else loss
+        if bool(torch.isfinite(evaluate(raised, name, f.double(), labels))):
+            return f.double(), labels, raised
+    except (UserError, RuntimeError, TypeError):
+        pass
+    return f, y, loss

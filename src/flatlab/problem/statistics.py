@@ -1,0 +1,102 @@
+"""Which statistics BatchNorm normalises with."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..errors import UserError
+from .batches import Batch, joined
+
+MODES = {
+    "eval": "dropout off, BatchNorm with its running statistics",
+    "train": "BatchNorm with the statistics of each batch as it is split here; no dropout",
+    "recomputed": "as eval, with BatchNorm statistics recomputed on all of this data",
+}
+
+Run = Callable[[Tensor], Tensor]
+
+
+def norms_of(model: nn.Module) -> list[_BatchNorm]:
+    """Return the BatchNorm layers."""
+    return [module for module in model.modules() if isinstance(module, _BatchNorm)]
+
+
+@torch.no_grad()
+def set_mode(model: nn.Module, mode: str, batches: Sequence[Batch], run: Run) -> None:
+    """Bring a model of our own into one of `MODES`; `run` is the model with messages."""
+    model.train(mode == "train")
+    norms = norms_of(model)
+    if mode == "train":
+        for norm in norms:  # batch statistics, and no running ones to write to
+            norm.track_running_stats = False
+            norm.running_mean = norm.running_var = norm.num_batches_tracked = None
+    elif mode == "recomputed" and norms:
+        whole = joined(batches, None)
+        if len(whole) == 1:
+            for norm in norms:
+                norm.train()
+                norm.momentum = 1.0
+            run(whole[0][0])
+        else:
+            _layer_by_layer(norms, [x for x, _ in whole], run)
+        model.eval()
+
+
+def _layer_by_layer(norms: Sequence[_BatchNorm], parts: Sequence[Tensor], run: Run) -> None:
+    """Set the statistics of inputs that cannot be one batch, a pass over all for each layer.
+
+    A layer's input has the statistics of all data only once those of the layers before it are set.
+    As in one pass over all, layers divide by the biased variance meanwhile, and keep the unbiased.
+    """
+    unbiased: list[tuple[Tensor, float]] = []
+    for norm in _in_order(norms, parts[0], run):
+        if norm.running_mean is None or norm.running_var is None:
+            continue
+        count, mean, spread = 0, torch.zeros(1), torch.zeros(1)
+        for x in parts:
+            for u in _inputs(norm, x, run):
+                u = u.transpose(0, 1).flatten(1).double()
+                rows, centre = u.shape[1], u.mean(1)
+                step = centre - mean.to(centre)
+                spread = spread.to(centre) + (u - centre[:, None]).square().sum(1)
+                spread = spread + step.square() * (count * rows / (count + rows))
+                mean = mean.to(centre) + step * (rows / (count + rows))
+                count += rows
+        if count < 2:
+            raise UserError("BatchNorm statistics need more than one value for each channel")
+        norm.running_mean.copy_(mean)
+        norm.running_var.copy_(spread / count)
+        unbiased.append((norm.running_var, count / (count - 1)))
+    for variance, factor in unbiased:
+        variance.mul_(factor)
+
+
+def _in_order(norms: Sequence[_BatchNorm], x: Tensor, run: Run) -> list[_BatchNorm]:
+    """Return the layers that are used, in the order of their first use."""
+    used: dict[_BatchNorm, None] = {}
+    with contextlib.ExitStack() as stack:
+        for norm in norms:
+            handle = norm.register_forward_pre_hook(lambda module, _: used.setdefault(module))
+            stack.callback(handle.remove)
+        run(x)
+    return list(used)
+
+
+def _inputs(norm: _BatchNorm, x: Tensor, run: Run) -> list[Tensor]:
+    seen: list[Tensor] = []
+
+    def keep(module: nn.Module, given: Any) -> None:
+        seen.append(given[0])
+
+    handle = norm.register_forward_pre_hook(keep)
+    try:
+        run(x)
+    finally:
+        handle.remove()
+    return seen

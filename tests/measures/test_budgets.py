@@ -1,0 +1,182 @@
+"""A budget is kept, and what it ends is an honest estimate."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import t
+from torch import nn
+
+from flatlab.measures import Budget, Effort
+from flatlab.measures.average_sharpness import AverageSharpness
+from flatlab.measures.frobenius import Frobenius
+from flatlab.measures.probes import needed, sketch, survey
+from flatlab.measures.trace import LayerTrace, Trace
+from flatlab.problem import Problem
+
+CE = nn.CrossEntropyLoss()
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def problem(n=300, sizes=(5, 6, 3), act=nn.ReLU, dtype=torch.float64, data=None):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        d, width, classes = sizes
+        model = nn.Sequential(nn.Linear(d, width), act(), nn.Linear(width, classes)).to(dtype)
+        x, y = torch.randn(n, d, dtype=dtype), torch.randint(0, classes, (n,))
+    return Problem(model, CE, data or (x, y))
+
+
+def test_an_exact_trace_stops_in_time():
+    made = problem(1500, (200, 600, 60), dtype=torch.float32)
+    Trace().read(problem(10), Effort(0))  # torch loads parts of itself at the first use
+    began = time.monotonic()
+    outcome = Trace().read(made, Effort(0, Budget(seconds=0.3)))
+    # In all it takes seconds; a group of examples more than the budget is a fraction of one.
+    assert time.monotonic() - began < 1.5
+    assert not outcome.complete and not outcome.exact and outcome.dof >= 3
+    assert "of 1,500 examples" in outcome.method
+
+
+def test_with_enough_budget_it_is_exact():
+    made = problem()
+    for measure in (Trace(), LayerTrace(), Trace(matrix="gram"), Trace(matrix="fisher")):
+        whole = measure.read(made, Effort(0))
+        paid = measure.read(made, Effort(0, Budget(seconds=600)))
+        assert paid.exact and paid.complete and paid.dof is None
+        np.testing.assert_allclose(paid.value, whole.value, rtol=1e-10)  # another order of a sum
+        assert not np.any(paid.stderr)
+
+
+@pytest.mark.parametrize(("measure", "products"), [(Trace(), 12), (LayerTrace(matrix="gram"), 3)])
+def test_a_part_of_the_examples_covers_the_truth(measure, products):
+    """95 % intervals over 80 seeds; eight examples of a skewed distribution cover a little less.
+
+    The data are sorted by class, so the first batches would not be a sample of the whole.
+    """
+    made = problem()
+    x, y = (torch.cat(part) for part in zip(*made.batches, strict=True))
+    made = Problem(made.model, CE, (x[y.argsort()], y.sort()[0]))
+    truth, hits, values = measure.read(made, Effort(0)).value, [], []
+    for seed in range(80):
+        outcome = measure.read(made, Effort(seed, Budget(products=products)))
+        assert not outcome.exact
+        wide = t.ppf(0.975, outcome.dof) * np.atleast_1d(outcome.stderr)
+        hits.append(np.abs(np.atleast_1d(outcome.value) - truth) <= wide)
+        values.append(np.atleast_1d(outcome.value))
+    assert np.mean(hits) >= 0.8
+    mean, error = np.mean(values, 0), np.std(values, 0) / 80**0.5
+    assert (np.abs(mean - truth) <= 4 * error).all()
+
+
+def test_examples_of_several_shapes():
+    class Mean(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.token, self.head = nn.Embedding(9, 4), nn.Linear(4, 3)
+
+        def forward(self, x):
+            return self.head(self.token(x).mean(1))
+
+    draw = torch.Generator().manual_seed(0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = Mean().double()
+    loader = [
+        (
+            torch.randint(9, (20, 5 + i % 3), generator=draw),
+            torch.randint(3, (20,), generator=draw),
+        )
+        for i in range(6)
+    ]
+    made = Problem(model, CE, loader)
+    whole = Trace().read(made, Effort(0)).value
+    assert Trace().read(made, Effort(0, Budget(seconds=600))).value == pytest.approx(whole)
+
+
+def test_a_survey_of_unequal_groups_has_the_right_error():
+    """Over 400 orders the squared errors have the mean that the standard errors say, to 20 %."""
+    values = np.random.Generator(np.random.Philox(1)).exponential(size=200)
+    squares, claimed = [], []
+    for seed in range(400):
+        effort = Effort(seed, Budget(products=40))
+
+        def mean_of(group, effort=effort):
+            effort.spend(len(group))
+            return np.array([values[group].mean()])
+
+        found = survey(mean_of, 200, effort, first=2, most=16)
+        assert found.seen == 40 and found.groups >= 5
+        squares.append((found.mean[0] - values.mean()) ** 2)
+        claimed.append(found.stderr[0] ** 2)
+    assert np.mean(squares) == pytest.approx(np.mean(claimed), rel=0.2)
+
+
+@pytest.mark.parametrize("products", [1, 3, 6, 20])
+@pytest.mark.parametrize("measure", [Trace(), Frobenius(), LayerTrace()])
+def test_a_matrix_that_is_too_dear_is_probed(measure, products):
+    made = problem(act=nn.Tanh, sizes=(3, 3, 3))  # 24 parameters: dense without a budget
+    assert measure.read(made, Effort(0)).method == "exact, dense"
+    effort = Effort(0, Budget(products=products))
+    outcome = measure.read(made, effort)
+    # Two probes, and one product that says what they cost, are made in any case.
+    assert effort.spent <= max(products, 3) and not outcome.exact
+    assert measure.read(made, Effort(0, Budget(products=25))).exact
+
+
+def test_a_sketch_takes_at_most_half_of_a_budget():
+    made = problem(act=nn.Tanh)
+    for products, width in ((1, 0), (3, 0), (4, 1), (9, 2), (100, 8)):
+        effort = Effort(0, Budget(products=products))
+        Q, AQ = sketch(made.matrix(), effort)
+        assert Q.shape == AQ.shape == (made.size, width)
+        assert effort.spent == max(1, 2 * width)
+
+
+def test_the_expectation_follows_the_error():
+    """Towards the end of an estimate the expected number of products is the one it takes."""
+    seen = []
+    effort = Effort(0, tick=lambda spent, expected, _: seen.append((spent, expected)))
+    AverageSharpness(tolerance=0.03, max_products=4000).read(problem(), effort)
+    assert seen[0] == (0, 25) or seen[0][0] == 1  # before the first pair
+    total = effort.spent
+    assert total > 100  # more than was expected at first
+    late = [expected for spent, expected in seen if spent > total / 2]
+    assert all(0.5 * total <= expected <= 1.5 * total for expected in late)
+    assert all(expected is None or expected >= spent for spent, expected in seen)
+
+
+def test_the_expectation_knows_the_budget():
+    effort = Effort(0, Budget(products=30))
+    effort.expect(100)
+    assert effort.expected == 30
+    timed = Effort(0, Budget(seconds=0.02))
+    timed.expect(10_000)
+    timed.spend(1)
+    time.sleep(0.01)
+    assert timed.expected <= 3
+
+
+def test_exact_traces_expect_what_they_take():
+    ticks = []
+    effort = Effort(0, tick=lambda *told: ticks.append(told))
+    Trace(matrix="gram").read(problem(), effort)
+    # 300 examples are three batches, of 128, 128 and 44, so 3 + 3 + 1 pieces.
+    assert ticks[0] == (0, effort.spent, 1 / 7)
+
+
+def test_needed_grows_with_the_square():
+    one = np.array([1.0])
+    assert needed(50, one, 0.3 * one, lambda mean, error: error[0] <= 0.1) == pytest.approx(
+        450, rel=0.01
+    )

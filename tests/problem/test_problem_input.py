@@ -1,0 +1,142 @@
+"""Models and options that cannot be measured are each one clear line."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrize, prune
+
+from flatlab.errors import UserError
+from flatlab.problem import Problem
+
+torch.set_num_threads(1)
+CE = nn.CrossEntropyLoss()
+
+
+def network():
+    return nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
+
+
+def data():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return torch.randn(12, 5), torch.arange(12) % 3
+
+
+class Complex(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.real, self.other = nn.Linear(5, 5), nn.Linear(5, 3, dtype=torch.complex64)
+
+    def forward(self, x):
+        return self.other(self.real(x).to(torch.complex64)).abs()
+
+
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(5, 4).double(), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.b(self.a(x.double()).float())
+
+
+def pruned():
+    model = network()
+    prune.l1_unstructured(model[0], "weight", 0.5)
+    return model
+
+
+MISTAKES = {
+    "params 3": (lambda: Problem(network(), CE, data(), params=3), "params must be name patterns"),
+    "a layer": (
+        lambda: Problem(network(), CE, data(), params=network()[0]), "got Linear"),
+    "a sequence": (
+        lambda: Problem(network(), CE, data(), params=network()), "got Sequential"),
+    "layers": (lambda: Problem(network(), CE, data(), params=[network()[0]]), "got Linear"),
+    "a list of modes": (lambda: Problem(network(), CE, data(), mode=["eval"]), "unknown mode"),
+    "meta": (
+        lambda: Problem(nn.Linear(5, 3, device="meta"), CE, data()), "weight is on the meta"),
+    "lazy": (lambda: Problem(nn.LazyLinear(3), CE, data()), "run the model on one batch first"),
+    "complex": (lambda: Problem(Complex(), CE, data()), "other.weight is complex"),
+    "two dtypes": (lambda: Problem(Mixed(), CE, data()), "are float32 and float64"),
+    "pruned": (lambda: Problem(pruned(), CE, data()), "0.weight is computed from parameters"),
+    "nothing in it": (
+        lambda: Problem(nn.Sequential(nn.Linear(5, 3)), CE, data(), params="1"), "matches nothing"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.filterwarnings("ignore:Lazy modules")
+def test_a_mistake_is_one_clear_line(name):
+    call, says = MISTAKES[name]
+    with pytest.raises(UserError) as caught:
+        call()
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_scripted_model_is_refused():
+    with pytest.raises(UserError, match=r"scripted or traced by torch\.jit"):
+        Problem(torch.jit.script(network()), CE, data())
+
+
+def test_the_real_part_of_a_complex_model_is_measured():
+    assert Problem(Complex(), CE, data(), params="real").size == 30
+
+
+def test_the_way_out_for_a_pruned_model_works():
+    class Mask(nn.Module):
+        def forward(self, weight):
+            return weight * (weight.abs() > 0.1)
+
+    model = network()
+    parametrize.register_parametrization(model[0], "weight", Mask())
+    _, gradient = Problem(model, CE, data()).value_and_gradient()
+    assert bool(torch.isfinite(gradient).all())
+
+
+def test_hooks_that_change_the_output_are_part_of_the_function():
+    model = network()
+    model[2].register_forward_hook(lambda module, given, out: 2 * out)
+    x, y = data()
+    truth = float(CE(model(x).detach(), y))
+    assert Problem(model, CE, (x, y)).value() == pytest.approx(truth, rel=1e-6)
+
+
+class Odd(torch.autograd.Function):
+    """A step whose second derivative fails with a text of its own."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return Failing.apply(g)
+
+
+class Failing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, g):
+        return g.clone()
+
+    @staticmethod
+    def backward(ctx, v):
+        raise RuntimeError("a text of its own")
+
+
+def test_the_hint_of_a_failed_product_fits_the_failure():
+    class Once(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(5, 3)
+
+        def forward(self, x):
+            return Odd.apply(torch.tanh(self.a(x)))
+
+    problem = Problem(Once(), CE, data())
+    with pytest.raises(UserError, match="cannot differentiate the model and the loss twice"):
+        problem.matrix() @ torch.ones(problem.size)

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test setup lint bench clean
+.PHONY: demo test setup lint errata bench clean
 
 demo: setup  ## Decide Table 1 of Wen, Li & Ma and draw its pictures.
 	$(BIN)/flatlab run wen2023/table1 --out results
@@ -23,6 +23,9 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+errata: setup  ## Check what decides the errata of the sources, and write docs/errata.md anew.
+	$(BIN)/python -m flatlab.errata_page docs/errata.md
 
 bench: setup  ## Measure the engine against its peers, as ratios from one run.
 	$(BIN)/flatlab bench

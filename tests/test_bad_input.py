@@ -68,7 +68,7 @@ CASES = {
     # names
     "experiment": (
         ["run", "wen2023/tabel1"],
-        r"^unknown experiment 'wen2023/tabel1': did you mean 'wen2023/table1'\?",
+        r"^unknown experiment 'wen2023/tabel1': did you mean 'wen2023/table1'",
     ),
     "command": (["rnu"], r"^No such command 'rnu'\. Did you mean 'run'\?$"),
     "option": ([*RUN, "--sedes", "3"], r"^No such option: --sedes .*--seeds"),

@@ -223,6 +223,7 @@ def test_the_digest_of_a_run_sees_every_field():
         "seed": 0,
         "dtype": "float32",
         "log": LogGrid(per_decade=3, regular=1),
+        "start": {"construction": "memorising"},
     }
     assert set(changes) == {field.name for field in dataclasses.fields(RunConfig)}
     others = {dataclasses.replace(CONFIG, **{k: v}).digest() for k, v in changes.items()}

@@ -16,11 +16,17 @@ from .specs import digest, from_dict, to_dict
 
 Dtype = Literal["float32", "float64"]
 _DTYPES = ("float32", "float64")
+STARTS = ("run", "construction", "flattest")
 
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """Architecture, data (by its spec), loss, schedule, seed, dtype and log grid."""
+    """Architecture, data (by its spec), loss, schedule, seed, dtype and log grid.
+
+    `start` says where the parameters come from if they are not drawn: {"run": directory, "sha256":
+    their digest} for those of another run, {"construction": name, …} for a construction of theory,
+    {"flattest": family, …} for a minimiser found directly. With a start the schedule may be empty.
+    """
 
     arch: Architecture
     data: Mapping[str, Any]
@@ -29,18 +35,24 @@ class RunConfig:
     seed: int = 0
     dtype: Dtype = "float32"
     log: LogGrid = dataclasses.field(default_factory=LogGrid)
+    start: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.arch, tuple(MODELS.values())):
             kinds = " or ".join(kind.__name__ for kind in MODELS.values())
             raise UserError(f"arch must be a {kinds}, got {self.arch!r}")
         phases = self.schedule if isinstance(self.schedule, tuple) else ()
-        if not phases or not all(isinstance(phase, Phase) for phase in phases):
+        bad = not isinstance(self.schedule, tuple) or (not phases and self.start is None)
+        if bad or not all(isinstance(phase, Phase) for phase in phases):
             raise UserError(f"schedule must be a non-empty list of Phase, got {self.schedule!r}")
         if self.dtype not in _DTYPES:
             raise UserError(f"dtype must be {' or '.join(_DTYPES)}, got {self.dtype!r}")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise UserError(f"seed must be an integer >= 0, got {self.seed!r}")
+        if self.start is not None and not (
+            isinstance(self.start, Mapping) and len(set(STARTS) & set(self.start)) == 1
+        ):
+            raise UserError(f"start must have one of {', '.join(STARTS)}, got {self.start!r}")
 
     @property
     def epochs(self) -> int:
@@ -58,6 +70,7 @@ class RunConfig:
             "loss": to_dict(self.loss),
             "log": to_dict(self.log),
             "schedule": [to_dict(phase) for phase in self.schedule],
+            **({} if self.start is None else {"start": dict(self.start)}),
         }
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,12 @@ def _experiments() -> Rows:
 
 def _data() -> Rows:
     from .data.catalogue import descriptions
+
+    return [{"name": name, "what": what} for name, what in descriptions().items()]
+
+
+def _constructions() -> Rows:
+    from .theory.constructions import descriptions
 
     return [{"name": name, "what": what} for name, what in descriptions().items()]
 
@@ -66,6 +73,16 @@ def _optimizers() -> Rows:
     ]
 
 
+def _claims() -> Rows:
+    from .theory.claims import claims
+
+    return [
+        {"id": c.id, "kind": c.kind, "where": c.where}
+        | {"says": textwrap.shorten(c.says, 120, placeholder=" …")}
+        for c in claims().values()
+    ]
+
+
 LISTS: dict[str, Callable[[], Rows]] = {
     "experiments": _experiments,
     "data": _data,
@@ -73,6 +90,8 @@ LISTS: dict[str, Callable[[], Rows]] = {
     "algorithms": _algorithms,
     "measures": _measures,
     "optimizers": _optimizers,
+    "claims": _claims,
+    "constructions": _constructions,
 }
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,6 +114,31 @@ def load_run(path: str | Path) -> Run:
         diverged_at=result["diverged_at"] if result else None,
         path=Path(path),
     )
+
+
+def start_table(path: str | Path) -> dict[str, str]:
+    """Return the `start` of a configuration that begins with the parameters of a stored run."""
+    return {"run": str(Path(path).absolute()), "sha256": params_digest(load_run(path).params)}
+
+
+def start_of(start: Mapping[str, Any]) -> Params:
+    """Return the parameters that `start_table` named; other ones in that place are an error."""
+    params = load_run(start["run"]).params
+    if start.get("sha256", "") != params_digest(params):
+        raise UserError(
+            f"{start['run']} holds other parameters than when this run was planned: "
+            "start again from it in another directory"
+        )
+    return params
+
+
+def params_digest(params: Params) -> str:
+    """Return the SHA-256 of parameters: names, shapes and values."""
+    digest = hashlib.sha256()
+    for name, value in params.items():
+        digest.update(f"{name}{value.shape}{value.dtype}".encode())
+        digest.update(np.ascontiguousarray(value).tobytes())
+    return digest.hexdigest()
 
 
 def read_result(store: RunStore) -> dict[str, Any] | None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
@@ -20,9 +19,10 @@ from .data import Dataset
 from .data.catalogue import make
 from .engine import CompiledTrainer, evaluate, unsupported
 from .errors import StoreError, UserError, unknown
+from .interrupts import interrupts
 from .losses import Loss, as_loss
 from .models import Architecture, Params, build
-from .run import Columns, Run, load_run, read_result, split
+from .run import Columns, Run, load_run, read_result, split, start_of, start_table
 from .schedule import LogGrid, Phase
 from .store import RunStore
 
@@ -64,6 +64,7 @@ def train(
     backend: Backend = "auto",
     report: Report | None = None,
     track: Track | None = None,
+    start: str | Path | None = None,
 ) -> Run:
     """Train a network and return the run.
 
@@ -81,6 +82,7 @@ def train(
         report: Called a few times a second with {"epoch", "epochs", "train_loss", ...}.
         track: A `Tracker`: measures at those log points whose epoch is a multiple of its `every`,
             as far as this call trains; the tracker keeps what it read.
+        start: Directory of a run whose final parameters to begin with, instead of drawn ones.
     """
     config = RunConfig(
         arch=arch,
@@ -90,6 +92,7 @@ def train(
         seed=seed,
         dtype=dtype,
         log=log or LogGrid(),
+        start=None if start is None else start_table(start),
     )
     return run_config(
         config, data=data, out=out, fresh=fresh, backend=backend, report=report, track=track
@@ -105,8 +108,12 @@ def run_config(
     backend: Backend = "auto",
     report: Report | None = None,
     track: Track | None = None,
+    start: Params | None = None,
 ) -> Run:
-    """Train what a configuration says; see `train`."""
+    """Train what a configuration says; see `train`.
+
+    `start` has the parameters of a configuration that starts from a construction.
+    """
     if backend not in get_args(Backend):
         raise unknown("backend", str(backend), get_args(Backend))
     data = make(config.data) if data is None else data
@@ -130,9 +137,9 @@ def run_config(
         )
     patience = _checkpoint_seconds()
     with contextlib.ExitStack() as stack:
-        interrupted = stack.enter_context(_interrupts())
+        interrupted = stack.enter_context(interrupts())
         stack.enter_context(threadpool_limits(1))
-        start, store = _start(config, data), None
+        begin, store = _start(config, data, start), None
         if out is not None:
             store = RunStore.open(out, config.to_dict(), fresh=fresh)
             stack.enter_context(store.lock())
@@ -140,7 +147,7 @@ def run_config(
             if result and result["status"] in ("done", "diverged"):
                 with contextlib.suppress(StoreError):  # a damaged end is trained again
                     return dataclasses.replace(load_run(out), data=data)
-        session = _Session(config, data, store, start, backend, patience)
+        session = _Session(config, data, store, begin, backend, patience)
         session.report = report or session.report
         session.track = track
         return session.run(interrupted)
@@ -168,9 +175,24 @@ def _checkpoint_seconds() -> float:
     return seconds
 
 
-def _start(config: RunConfig, data: Dataset) -> Params:
-    """Draw the initial weights; a loss that is not finite there is the caller's mistake."""
-    drawn = config.arch.initial(data.d, config.seed)
+def _start(config: RunConfig, data: Dataset, given: Params | None) -> Params:
+    """Draw, read or take the initial weights; a loss not finite there is the caller's mistake."""
+    drawn = given
+    if config.start is not None and "run" in config.start:
+        drawn = start_of(config.start)
+    elif drawn is None and config.start is not None:
+        raise UserError(
+            f"a run that starts from {dict(config.start)} is made by `flatlab construct` or "
+            "`flatlab flattest`; to train on from it, start from its directory"
+        )
+    elif drawn is None:
+        drawn = config.arch.initial(data.d, config.seed)
+    expected = config.arch.shapes(data.d)
+    if {name: np.shape(value) for name, value in drawn.items()} != expected:
+        raise UserError(
+            f"the start does not fit the architecture on {data.d} inputs: expected {expected}, got "
+            f"{ {name: np.shape(value) for name, value in drawn.items()} }"
+        )
     with np.errstate(over="ignore"):
         params: Params = {name: value.astype(config.dtype) for name, value in drawn.items()}
     row = _measure(config, params, data)
@@ -358,25 +380,3 @@ class _Session:
             self.store.save_history(run.columns)
             self.store.save_result(run.result())
         return run
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[threading.Event]:
-    """Turn SIGINT and SIGTERM into an event, so that a run stops between two chunks.
-
-    An exception would not do: amid numba's compiling (seconds, the first time a kernel is used) it
-    can be swallowed by a callback.
-    """
-    event = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield event
-        return
-    kept = {
-        number: signal.signal(number, lambda *_: event.set())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield event
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)

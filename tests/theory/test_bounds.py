@@ -14,7 +14,14 @@ import torch
 
 from flatlab.data import ball, complete, from_arrays, xor
 from flatlab.errors import UserError
-from flatlab.theory import batch_norm_xor, bias_floor, layer_norm_floor, no_bias_floor
+from flatlab.losses import Loss
+from flatlab.theory import (
+    batch_norm_xor,
+    bias_floor,
+    layer_norm_floor,
+    logistic_floor,
+    no_bias_floor,
+)
 
 CORNERS = torch.tensor([[1, 1], [1, -1], [-1, 1], [-1, -1]], dtype=torch.float64)
 SIGNS = CORNERS.prod(dim=1)
@@ -255,3 +262,24 @@ def test_epsilon_is_checked(epsilon):
     with pytest.raises(UserError) as caught:
         layer_norm_floor(xor(n_test=0), epsilon)
     assert str(caught.value) == f"epsilon must be > 0 and finite, got {epsilon!r}"
+
+
+def test_the_logistic_floor_is_attained_by_the_rescaled_xor_network():
+    from flatlab.theory.constructions import four_neurons
+
+    data, p = xor(d=30, n=40, seed=0), 0.2
+    gamma = math.log((1 - p) / p)
+    assert logistic_floor(data, p) == pytest.approx(p * (1 - p) * 2 * gamma * math.sqrt(31))
+    made = four_neurons(data)
+    root = math.sqrt(gamma)
+    scaled = made.with_params(**{name: root * value for name, value in made.params.items()})
+    trace = np.trace(scaled.hessian(Loss("logistic", smoothing=p)))
+    assert trace == pytest.approx(logistic_floor(data, p), rel=1e-9)
+    layer = logistic_floor(data, p, lambda d: layer_norm_floor(d, 1e-3))
+    assert layer == pytest.approx(p * (1 - p))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.5, -1.0])
+def test_the_logistic_floor_refuses_other_smoothing(smoothing):
+    with pytest.raises(UserError, match="smoothing"):
+        logistic_floor(xor(d=4, n=4, seed=0), smoothing)

@@ -35,6 +35,13 @@ BALL = fl.data.ball(d=10, n=30, seed=0, n_test=100)
 CIRCLE = fl.data.circle(n=25, seed=0, d=4, n_test=2000)
 
 
+def even_circle(n):
+    angles = 2 * np.pi * (np.arange(n) + 0.3) / n
+    fine = np.linspace(0, 2 * np.pi, 5000)
+    points = [np.stack([np.cos(a), np.sin(a)], 1) for a in (angles, fine)]
+    return fl.data.from_arrays(points[0], np.cos(angles), points[1], np.cos(fine))
+
+
 @pytest.mark.parametrize("depth", [2, 3, 4, 5])
 @pytest.mark.parametrize("data", [XOR, SPHERE, BALL], ids=["cube", "sphere", "ball"])
 def test_memorising_is_at_the_floor_and_memorises(depth, data):
@@ -53,7 +60,7 @@ def test_memorising_is_zero_at_every_other_point_of_the_cube():
 AT_THE_FLOOR = {
     "four-neurons": (XOR, lambda data: bounds.bias_floor(data)),
     "finite-labels": (XOR, lambda data: bounds.bias_floor(data)),
-    "circle-steps": (CIRCLE, lambda data: bounds.bias_floor(data)),
+    "circle-steps": (even_circle(12), lambda data: bounds.bias_floor(data)),
     "layer-norm-memorising": (XOR, lambda data: bounds.layer_norm_floor(data, 1e-3)),
     "layer-norm-four-neurons": (XOR, lambda data: bounds.layer_norm_floor(data, 1e-3)),
     "no-bias-memorising": (FEW, lambda data: bounds.no_bias_floor(data)),
@@ -107,9 +114,15 @@ def test_the_printed_circle_network_does_not_interpolate():
 
 def test_the_steps_on_the_circle_learn_with_more_points():
     losses = [
-        construct("circle-steps", fl.data.circle(n=n, seed=0)).test_loss() for n in (10, 25, 100)
+        construct("circle-steps", even_circle(n), {"edge": 0.002}).test_loss() for n in (6, 12, 25)
     ]
-    assert losses[0] > 2 * losses[1] > 4 * losses[2]
+    assert losses[0] > 3 * losses[1] > 9 * losses[2]
+
+
+def test_the_steps_on_a_random_circle_are_flattest_too():
+    made = construct("circle-steps", CIRCLE)
+    assert interpolates(made, 1e-6)
+    assert made.trace == pytest.approx(bounds.bias_floor(CIRCLE), rel=1e-6)
 
 
 def _random(seed, bias=True):

@@ -7,7 +7,9 @@ bound on ‖∇f(x_i)‖² for one example, averaged over the training set.
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +87,28 @@ def batch_norm_xor(data: Dataset) -> float:
         )
     _, counts = np.unique(quadrants, axis=0, return_counts=True)
     return float(4 * np.sum(np.sqrt(counts / data.n)))
+
+
+def logistic_floor(
+    data: Dataset, smoothing: float, floor: Callable[[Dataset], float] = bias_floor
+) -> float:
+    """Floor for the label-smoothed logistic loss, from one for the squared loss.
+
+    Its minimisers have f = γ_p y with γ_p = log((1 − p)/p), and there ℓ'' = p(1 − p) in the place
+    of 2, so Tr ∇²L = (p(1 − p)/2) · (2/n) Σ ‖∇f(x_i)‖² (Theorem A.2 and Lemma A.13, corrected).
+
+    Args:
+        data: Labels ±1.
+        smoothing: p, between 0 and 1/2.
+        floor: The floor for the squared loss; of the labels γ_p y here.
+    """
+    if not 0 < smoothing < 0.5:
+        raise UserError(f"smoothing must lie between 0 and 1/2, got {smoothing!r}")
+    if not np.all(np.abs(data.y_train) == 1):
+        raise UserError("the logistic floor needs labels -1 and 1")
+    gamma = math.log((1 - smoothing) / smoothing)
+    scaled = dataclasses.replace(data, y_train=gamma * data.y_train)
+    return smoothing * (1 - smoothing) / 2 * floor(scaled)
 
 
 def _squared_norms(data: Dataset) -> Array:

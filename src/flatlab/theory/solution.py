@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,7 +31,7 @@ class Solution:
     """
 
     arch: Architecture
-    params: Params
+    params: Mapping[str, NDArray[np.floating[Any]]]
     data: Dataset
 
     @cached_property

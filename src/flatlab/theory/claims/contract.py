@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, SupportsFloat
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -80,46 +80,50 @@ class Line:
     high: float | None = None
 
 
-def equal(what: str, measured: float, expected: float, rel: float = 1e-9, abs: float = 0) -> Line:
+def equal(
+    what: str, measured: SupportsFloat, expected: SupportsFloat, rel: float = 1e-9, abs: float = 0
+) -> Line:
     """Return a line that asks for equality up to rounding."""
     m, e = float(measured), float(expected)
     return Line(what, m, "=", e, math.isclose(m, e, rel_tol=rel, abs_tol=abs))
 
 
-def near_zero(what: str, measured: float, tolerance: float = 1e-10) -> Line:
+def near_zero(what: str, measured: SupportsFloat, tolerance: float = 1e-10) -> Line:
     """Return a line that asks for a zero: the largest error of many, a loss, a distance."""
     m = float(measured)
     return Line(what, m, "≤", tolerance, -tolerance <= m <= tolerance)
 
 
-def at_least(what: str, measured: float, bound: float, slack: float = 1e-10) -> Line:
+def at_least(
+    what: str, measured: SupportsFloat, bound: SupportsFloat, slack: float = 1e-10
+) -> Line:
     """Return a line that asks for measured ≥ bound, up to a slack relative to the bound's size."""
     m, b = float(measured), float(bound)
     return Line(what, m, "≥", b, m >= b - slack * max(1.0, math.fabs(b)))
 
 
-def at_most(what: str, measured: float, bound: float, slack: float = 1e-10) -> Line:
+def at_most(what: str, measured: SupportsFloat, bound: SupportsFloat, slack: float = 1e-10) -> Line:
     """Return a line that asks for measured ≤ bound, up to a slack relative to the bound's size."""
     m, b = float(measured), float(bound)
     return Line(what, m, "≤", b, m <= b + slack * max(1.0, math.fabs(b)))
 
 
-def above(what: str, measured: float, bound: float) -> Line:
+def above(what: str, measured: SupportsFloat, bound: SupportsFloat) -> Line:
     """Return a line that asks for measured > bound, strictly."""
     return Line(what, float(measured), ">", float(bound), float(measured) > float(bound))
 
 
-def below(what: str, measured: float, bound: float) -> Line:
+def below(what: str, measured: SupportsFloat, bound: SupportsFloat) -> Line:
     """Return a line that asks for measured < bound, strictly."""
     return Line(what, float(measured), "<", float(bound), float(measured) < float(bound))
 
 
-def true(what: str, fact: bool) -> Line:
+def true(what: str, fact: bool | np.bool_) -> Line:
     """Return a line for a yes-or-no fact, which must be a yes."""
     return Line(what, float(bool(fact)), "is", 1.0, bool(fact))
 
 
-def shown(what: str, measured: float) -> Line:
+def shown(what: str, measured: SupportsFloat) -> Line:
     """Return a number without judgement."""
     return Line(what, float(measured), "is", float(measured), None)
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ...data import Dataset
 from ...errors import UserError
@@ -16,6 +20,8 @@ SIGNS = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
 """(−1)^i, (−1)^j of neuron 2i + j + 1."""
 NARROW = 1e-12
 """A step rises by at least this much of the cosine; less is rounding."""
+NARROW_SPIKE = 3e-9
+"""The narrowest spike on the circle that float64 can tell from its surroundings."""
 
 
 def four_neurons(data: Dataset, r: float | None = None, width: int = 4) -> Solution:
@@ -106,13 +112,16 @@ def circle_steps(data: Dataset, edge: float = 0.02) -> Solution:
         raise UserError(f"circle_steps needs n >= 3 points, got {data.n}")
     if not 0 < edge < 1:
         raise UserError(f"edge must lie between 0 and 1, got {edge!r}")
-    spiky = memorising(_projected(data))
-    spikes = Solution(spiky.arch, _lifted(spiky.params, data), data)
-    angles = np.sort(np.arctan2(data.x_train[:, 1], data.x_train[:, 0]))
     order = np.argsort(np.arctan2(data.x_train[:, 1], data.x_train[:, 0]))
+    angles = np.arctan2(data.x_train[:, 1], data.x_train[:, 0])[order]
     gaps = np.append(np.diff(angles), angles[0] + 2 * np.pi - angles[-1])
     if gaps.max() >= np.pi:
         raise UserError("circle_steps needs points with no gap of half the circle: draw more")
+    nearest = np.minimum(gaps, np.roll(gaps, 1))
+    widths = np.empty(data.n)
+    widths[order] = np.maximum(1 - np.cos(edge / 2 * nearest), NARROW_SPIKE)
+    spiky = memorising(_projected(data), epsilon=widths)  # spikes end within the gaps' edges
+    spikes = Solution(spiky.arch, _lifted(spiky.params, data), data)
     labels = data.y_train[order]
     height = (labels + np.roll(labels, -1)) / 2
     middle, half = angles + gaps / 2, gaps / 2
@@ -160,7 +169,7 @@ def _projected(data: Dataset) -> Dataset:
     return from_arrays(data.x_train[:, :2], data.y_train)
 
 
-def _lifted(params: Params, data: Dataset) -> Params:
+def _lifted(params: Mapping[str, NDArray[np.floating[Any]]], data: Dataset) -> Params:
     """Return neurons of the plane as neurons of R^d, balanced for inputs of norm R."""
     R = common_norm(data, "circle_steps")
     factor = ((R**2 + 1) / 2) ** 0.25  # ‖x'‖ is √2 in the plane

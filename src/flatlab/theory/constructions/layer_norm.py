@@ -10,7 +10,7 @@ from ..geometry import require_extreme
 from ..solution import Solution
 from ._checks import at_least, positive, require_xor
 from .generalising import SIGNS
-from .memorising import padded, spike_width, spikes
+from .memorising import padded, spike_widths, spikes
 
 
 def layer_norm_memorising(
@@ -35,20 +35,20 @@ def layer_norm_memorising(
         data: The training inputs must be extreme points.
         ln_epsilon: ε of simplified LayerNorm.
         width: Neurons, at least n; n unless given.
-        delta: Width of the spikes; half the smallest margin unless given.
+        delta: Width of the spikes; half of each margin unless given.
         threshold: Share of ε that parts the first two cases.
     """
     width = at_least("width", data.n if width is None else width, data.n)
     ln_epsilon = positive("ln_epsilon", ln_epsilon)
     found = require_extreme(data.x_train)
-    delta = spike_width(data, found, delta)
+    widths = spike_widths(data, found, delta)
     y = data.y_train
     q = np.sqrt(np.sum(data.x_train**2, 1) + 1) * np.abs(y)
     large = q > threshold * ln_epsilon
     safe = np.where(q > 0, q, 1.0)
     u = np.where(large, 2 * ln_epsilon, np.sqrt(ln_epsilon * safe))
     r = np.where(large, 1.0, np.sqrt(ln_epsilon / safe))
-    params = spikes(data, found, u, delta, width)
+    params = spikes(data, found, u, widths, width)
     dead = np.flatnonzero(y == 0)
     params["W1"][dead] = 0.0
     params["b1"][dead] = -1.0

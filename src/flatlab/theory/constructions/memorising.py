@@ -16,7 +16,10 @@ PRECISION = 1e-7
 
 
 def memorising(
-    data: Dataset, depth: int = 2, width: int | None = None, epsilon: float | None = None
+    data: Dataset,
+    depth: int = 2,
+    width: int | None = None,
+    epsilon: float | Array | None = None,
 ) -> Solution:
     """The memorising solution of Theorem 4.1: as flat as any, and zero off the training set.
 
@@ -32,7 +35,7 @@ def memorising(
         data: The training inputs must be extreme points, its labels not zero.
         depth: Number D of weight layers.
         width: Neurons in each hidden layer, at least n; n unless given. The others are dead.
-        epsilon: Width of the spikes. Unless given, half the smallest margin min_j w_i·(x_i − x_j);
+        epsilon: Width of the spikes. Unless given, half the margin min_j w_i·(x_i − x_j) of each;
             on the cube half of its own smallest margin 2/√d, so that every other point of the cube
             gets f = 0.
     """
@@ -40,11 +43,11 @@ def memorising(
     width = at_least("width", data.n if width is None else width, data.n)
     found = require_extreme(data.x_train)
     require_labels(data)
-    epsilon = spike_width(data, found, epsilon)
+    widths = spike_widths(data, found, epsilon)
     size = np.sqrt(np.sum(data.x_train**2, 1) + 1)
     r = (size / np.abs(data.y_train)) ** (1 / depth)
     u = np.abs(data.y_train) * r ** (depth - 1)
-    params = spikes(data, found, u, epsilon, width)
+    params = spikes(data, found, u, widths, width)
     for layer in range(2, depth):
         params[f"W{layer}"] = np.diag(padded(1 / r, width))
     params[f"W{depth}"] = padded(np.sign(data.y_train) / r, width)
@@ -70,13 +73,13 @@ def lecture_memorising(data: Dataset) -> Solution:
     return Solution(TwoLayer(width=data.n), params, data)
 
 
-def spikes(data: Dataset, found: Separation, heights: Array, epsilon: float, width: int) -> Params:
+def spikes(data: Dataset, found: Separation, heights: Array, widths: Array, width: int) -> Params:
     """Return a first layer whose neuron i is heights_i at x_i and zero at the other points."""
-    steep = heights / epsilon
+    steep = heights / widths
     at = np.sum(found.directions * data.x_train, 1)
     params: Params = {
         "W1": np.zeros((width, data.d)),
-        "b1": padded(steep * (epsilon - at), width, -1.0),
+        "b1": padded(steep * (widths - at), width, -1.0),
     }
     params["W1"][: data.n] = steep[:, None] * found.directions
     return params
@@ -90,28 +93,33 @@ def padded(values: Array, width: int, filler: float = 0.0) -> Array:
     return np.concatenate([values, np.full(width - len(values), filler)])
 
 
-def spike_width(data: Dataset, found: Separation, epsilon: float | None) -> float:
-    """Return the width of the spikes: the one given if it is good, or one that is."""
-    margin, chosen = float(found.margins.min()), epsilon is not None
+def spike_widths(data: Dataset, found: Separation, epsilon: float | Array | None) -> Array:
+    """Return the width of each spike: what is given if it is good, or what is."""
+    chosen = epsilon is not None
     if epsilon is None:
         on_cube = bool(np.all(np.abs(data.x_train) == 1))
-        finest = min(margin, 2 / np.sqrt(data.d)) if on_cube else margin
-        epsilon = 1.0 if np.isinf(finest) else finest / 2
-    epsilon = positive("epsilon", epsilon)
-    if epsilon >= margin:
+        finest = np.minimum(found.margins, 2 / np.sqrt(data.d)) if on_cube else found.margins
+        epsilon = np.where(np.isinf(finest), 2.0, finest) / 2
+    elif not isinstance(epsilon, np.ndarray):
+        epsilon = positive("epsilon", epsilon)
+    widths = np.broadcast_to(np.asarray(epsilon, np.float64), found.margins.shape)
+    if np.any(widths >= found.margins):
         raise UserError(
-            f"epsilon must be < {margin:.6g}, the smallest margin between training points, or a "
-            f"spike reaches its neighbour; got {epsilon:g}"
+            f"epsilon must be < {found.margins.min():.6g}, the smallest margin between training "
+            f"points, or a spike reaches its neighbour; got {widths.max():g}"
         )
     size = float(np.linalg.norm(data.x_train, axis=1).max())
     least = np.finfo(np.float64).eps * max(size, 1.0) / PRECISION
-    if epsilon < least:
-        given = f"got {epsilon:.3g}" if chosen else f"the points are only {margin:.3g} apart"
+    if widths.min() < least:
+        given = f"got {widths.min():.3g}" if chosen else (
+            f"point {int(widths.argmin())} (from 0) is only {found.margins.min():.3g} away from "
+            "the others' hull"
+        )  # fmt: skip
         raise UserError(
             f"epsilon must be >= {least:.2g} for inputs of size {size:.3g}: float64 cannot tell a "
             f"narrower spike from its surroundings; {given}"
         )
-    return epsilon
+    return widths
 
 
 def require_labels(data: Dataset) -> None:

@@ -1,0 +1,96 @@
+"""The application: its options, its errors, its exit codes; commands stand in their own files.
+
+Heavy imports stand inside the commands, so that `flatlab --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.exceptions import TyperException
+
+from ..errors import FlatlabError
+
+DONE, CLAIM_FAILED, USER_MISTAKE, DIVERGED, INTERRUPTED = 0, 1, 2, 3, 130
+
+app = typer.Typer(
+    help="A laboratory for one question: does a flat minimum generalise, and why?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Out = Annotated[Path, typer.Option(help="Folder for results.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Run again even if it is done.")]
+
+
+def main() -> NoReturn:
+    """Run the command line; a foreseen error is one line on stderr, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without ✓ shows a ?
+            stream.reconfigure(errors="replace")
+    try:
+        code = app(standalone_mode=False)
+    except FlatlabError as error:
+        code = complain(error, error.exit_code)
+    except TyperException as error:  # no arguments at all: the help is printed, nothing to add
+        text = error.format_message()
+        code = complain(text, USER_MISTAKE) if text else USER_MISTAKE
+    except MemoryError as error:
+        code = complain(f"not enough memory ({error}): choose smaller sizes", USER_MISTAKE)
+    except (KeyboardInterrupt, typer.Abort):
+        code = complain("interrupted: run the same command again to continue", INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output has gone, as in `flatlab list | head`
+        sys.stderr.close()
+        code = DONE
+    sys.exit(code or DONE)
+
+
+def complain(message: object, code: int) -> int:
+    """Print one line on stderr; return the exit code."""
+    print(f"flatlab: {' '.join(str(message).split())}", file=sys.stderr)
+    return code
+
+
+def emit(document: Any) -> None:
+    """Print one JSON document; numbers that are not finite become null."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {str(name): plain(part) for name, part in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain(part) for part in value]
+        if hasattr(value, "item"):  # a numpy scalar, whose booleans are no bool
+            value = value.item()
+        if isinstance(value, float):
+            return value if abs(value) < float("inf") else None
+        return value if isinstance(value, str | int | bool | None) else str(value)
+
+    print(json.dumps(plain(document)))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"flatlab {version('flatlab')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Options of flatlab itself."""

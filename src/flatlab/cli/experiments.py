@@ -1,0 +1,225 @@
+"""Running and showing: `list`, `run`, `train`, `show`, `bench`."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import UserError, unknown
+from .app import CLAIM_FAILED, DIVERGED, DONE, INTERRUPTED, Fresh, Json, Out, app, complain, emit
+
+if TYPE_CHECKING:
+    from ..experiments.running import Report
+    from ..run import Run
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="experiments, data, models, algorithms, measures, optimizers, "
+            "claims or constructions"
+        ),
+    ] = "experiments",
+    as_json: Json = False,
+) -> int:
+    """List what there is: experiments, data, models, algorithms, measures, claims and more."""
+    from ..listing import LISTS
+
+    if kind not in LISTS:
+        from ..errors import unknown
+
+        raise unknown("list", kind, LISTS)
+    rows = LISTS[kind]()
+    if as_json:
+        emit(rows)
+    else:
+        from ..console import print_table
+
+        print_table(rows, kind)
+    return DONE
+
+
+@app.command()
+def run(
+    experiment_id: Annotated[str, typer.Argument(metavar="ID", help="e.g. wen2023/table1")],
+    preset: Annotated[str, typer.Option(help="quick, lab or paper")] = "lab",
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time; default: all cores.")] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a setting: key=value.")
+    ] = None,
+    out: Out = Path("results"),
+    fresh: Fresh = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Run an experiment: train what is not yet done, judge its claims, draw its pictures."""
+    from ..experiments.running import find, folder_of, run_experiment, settings_of
+
+    experiment = find(experiment_id)
+    settings = settings_of(experiment, preset, seeds, changes or [])
+    if jobs is not None and jobs < 1:
+        raise UserError(f"jobs must be >= 1, got {jobs}")
+    from .. import console, report
+
+    started = time.monotonic()
+    with console.JobProgress(len(experiment.plan(settings)), quiet=as_json) as progress:
+        result = run_experiment(
+            experiment,
+            preset,
+            settings,
+            out,
+            workers=jobs,
+            fresh=fresh,
+            on_event=lambda job, kind, info: progress.update(job.name, kind, info),
+        )
+    folder = folder_of(experiment, preset, out)
+    interrupted = any(outcome.status == "interrupted" for outcome in result.outcomes)
+    findings = result.findings
+    figures = [] if interrupted or not result.paths else report.save(findings.plots, folder)
+    document = {
+        "id": experiment_id,
+        "preset": preset,
+        "seconds": round(time.monotonic() - started, 2),
+        "verdicts": [dataclasses.asdict(verdict) for verdict in findings.verdicts],
+        "tables": findings.tables,
+        "runs": result.paths,
+        "figures": figures,
+    }
+    for outcome in result.outcomes:
+        if outcome.status == "failed":
+            complain(f"{outcome.job.name} failed: {outcome.error}", CLAIM_FAILED)
+    if as_json:
+        emit(document)
+    else:
+        for name, rows in findings.tables.items():
+            console.print_table(rows, name)
+        console.print_verdicts(findings.verdicts)
+        for note in findings.notes:
+            console.print_line(f"note: {note}")
+        for figure in figures:
+            console.print_line(f"picture: {figure}")
+        console.print_line(f"{document['seconds']} s, runs in {out / 'runs'}")
+    if interrupted:
+        return complain("interrupted: run the same command again to continue", INTERRUPTED)
+    return _exit_code(result, strict)
+
+
+def _exit_code(result: Report, strict: bool) -> int:
+    failed = [outcome for outcome in result.outcomes if outcome.status == "failed"]
+    if failed:
+        return max(outcome.exit_code for outcome in failed)
+    if any(o.result and o.result["status"] == "diverged" for o in result.outcomes):
+        return DIVERGED
+    claims_failed = any(verdict.word == "fails" for verdict in result.findings.verdicts)
+    return CLAIM_FAILED if strict and claims_failed else DONE
+
+
+@app.command()
+def train(
+    config: Annotated[
+        Path | None, typer.Argument(metavar="FILE.toml", help="A run as a TOML file.")
+    ] = None,
+    arch: Annotated[str | None, typer.Option(help="e.g. two_layer:width=500,bias=true")] = None,
+    data: Annotated[str | None, typer.Option(help="e.g. xor:d=30,n=100, or a .npz file")] = None,
+    phases: Annotated[
+        list[str] | None,
+        typer.Option("--phase", help="e.g. sam:lr=0.01,rho=0.05,batch_size=1,epochs=2000"),
+    ] = None,
+    loss: Annotated[str | None, typer.Option(help="e.g. mse or logistic:smoothing=0.2")] = None,
+    seed: Annotated[int | None, typer.Option(help="Initial weights, order, noise.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32 or float64")] = None,
+    start: Annotated[
+        Path | None, typer.Option(help="Begin with the final parameters of this run directory.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Run directory.")] = None,
+    fresh: Fresh = False,
+    as_json: Json = False,
+) -> int:
+    """Train one network, from flags or a TOML file (flags win). Continues what was interrupted."""
+    from ..from_flags import config_from_flags
+
+    given = {"arch": arch, "data": data, "schedule": phases or None, "loss": loss}
+    plan, dataset = config_from_flags(
+        config, {**given, "seed": seed, "dtype": dtype, "start": start}
+    )
+    path = out or Path("results") / "runs" / f"train-{plan.digest()}"
+    from ..console import JobProgress
+    from ..training import run_config
+
+    with JobProgress(1, quiet=as_json) as progress:
+        progress.update("train", "started", {})
+        made = run_config(
+            plan,
+            data=dataset,
+            out=path,
+            fresh=fresh,
+            report=lambda info: progress.update("train", "progress", info),
+        )
+    _show_run(made, as_json)
+    if made.status == "interrupted":
+        return complain("interrupted: run the same command again to continue", INTERRUPTED)
+    return {"done": DONE, "diverged": DIVERGED}[made.status]
+
+
+@app.command()
+def show(
+    path: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    as_json: Json = False,
+) -> int:
+    """Show the summary and history of a run."""
+    from ..run import load_run
+
+    _show_run(load_run(path), as_json)
+    return DONE
+
+
+def _show_run(made: Run, as_json: bool) -> None:
+    from ..console import print_line, print_table
+    from ..listing import describe_run, some_rows
+
+    if as_json:
+        history = {name: column.tolist() for name, column in made.columns.items()}
+        emit(
+            {
+                **made.result(),
+                "path": made.path,
+                "config": made.config.to_dict(),
+                "history": history,
+            }
+        )
+        return
+    print_table(some_rows(made.columns, 16), "history")
+    for line in describe_run(made):
+        print_line(line)
+
+
+@app.command()
+def bench(
+    only: Annotated[str | None, typer.Option(help="Run one benchmark.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Longer, larger.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Measure the engine against its peers, as ratios from one run."""
+    import runpy
+
+    script = Path(__file__).parents[3] / "benchmarks" / "run.py"
+    if not script.exists():
+        raise UserError(
+            f"benchmarks are part of the source checkout, and {script} does not exist: "
+            "clone the repository and install it with pip install -e ."
+        )
+    flags = ["--full"] * full + ["--json"] * as_json
+    sys.path.insert(0, str(script.parent))
+    made = runpy.run_path(str(script))
+    if only is not None and only not in made["BENCHMARKS"]:
+        raise unknown("benchmark", only, made["BENCHMARKS"])
+    made["main"]([*(["--only", only] if only else []), *flags])
+    return DONE

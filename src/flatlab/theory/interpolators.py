@@ -1,0 +1,184 @@
+"""Networks that interpolate a training set, to try statements about all of them on.
+
+The output is linear in the last layer, so whatever the layers before it are, as long as their n
+features are linearly independent, least squares in the last layer interpolates.
+`random_interpolators` draws the layers before it; `flattened` descends the trace over them, which
+is where an inequality about all interpolating networks comes closest to failing.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..data import Dataset
+from ..errors import UserError
+from ..models import Architecture
+from ..models.spec import Deep, Params, TwoLayer
+from .solution import Solution
+
+Array = NDArray[np.float64]
+
+RESCALING = 1.0
+"""Standard deviation of the logarithm of the random scale of a neuron."""
+TRIES = 20
+"""Draws for each network before giving up."""
+RIDGE = 1e-10
+"""Added to the Gram matrix of the features while descending, relative to its mean diagonal."""
+
+
+def random_interpolators(
+    arch: Architecture,
+    data: Dataset,
+    rng: np.random.Generator,
+    count: int,
+    rescale: bool = True,
+) -> list[Solution]:
+    """Return networks with random weights, the last layer by least squares of minimum norm.
+
+    Draws whose features are linearly dependent are drawn again.
+
+    Args:
+        arch: The architecture, at least as wide as there are training points.
+        data: The training set.
+        rng: Source of all randomness.
+        count: Number of networks.
+        rescale: Rescale neurons at random without changing f, where the architecture allows it:
+            incoming weights by s and outgoing by 1/s, or γ by s and W2 by 1/s under simplified
+            BatchNorm.
+    """
+    made: list[Solution] = []
+    failures = 0
+    while len(made) < count:
+        params: Params = {
+            name: rng.normal(size=shape) / np.sqrt(shape[-1])
+            for name, shape in arch.shapes(data.d).items()
+        }
+        params[last_layer(arch)][:] = 0
+        try:
+            solution = interpolating(Solution(arch, params, data))
+        except UserError:
+            failures += 1
+            if failures > TRIES * count:
+                raise
+            continue
+        made.append(_rescaled(solution, rng) if rescale else solution)
+    return made
+
+
+def flattened(starts: list[Solution], steps: int = 100) -> list[Solution]:
+    """Descend the trace over the interpolating networks from every start, by L-BFGS.
+
+    The parameters move freely; before the trace (2/n) Σ‖∇f(x_i)‖² is taken, the last layer is
+    corrected by the least change that interpolates, through which the gradient flows. The flattest
+    network of every descent is returned, with interpolation restored to rounding.
+
+    Args:
+        starts: Interpolating networks, of which the architecture and data are kept.
+        steps: Number of steps; each evaluates the trace about once.
+    """
+    return [_flattened(start, steps) for start in starts]
+
+
+def interpolating(solution: Solution) -> Solution:
+    """Return the network with the least change of its last layer that interpolates."""
+    name, data = last_layer(solution.arch), solution.data
+    features = last_features(solution)
+    weights = solution.params[name]
+    for _ in range(2):  # the second pass removes the rounding of the first
+        misfit = data.y_train - features @ weights
+        weights = weights + np.linalg.lstsq(features, misfit, rcond=None)[0]
+    if np.max(np.abs(features @ weights - data.y_train)) > 1e-8:
+        raise UserError(
+            f"least squares in {name} does not interpolate: the {data.n} training points have "
+            f"features of rank {np.linalg.matrix_rank(features)}; take a larger width"
+        )
+    return solution.with_params(**{name: weights})
+
+
+def last_layer(arch: Architecture) -> str:
+    """Return the name of the output weights."""
+    return f"W{arch.depth}" if isinstance(arch, Deep) else "W2"
+
+
+def last_features(solution: Solution) -> Array:
+    """Return what the last layer multiplies, (n, width): the Jacobian of f by its weights."""
+    name, module = last_layer(solution.arch), solution.module
+    others = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    x = torch.tensor(solution.data.x_train)
+
+    def outputs(weights: Tensor) -> Tensor:
+        made: Tensor = torch.func.functional_call(module, {**others, name: weights}, (x,))
+        return made
+
+    with torch.no_grad():
+        each = torch.func.vmap(outputs)(torch.eye(len(others[name]), dtype=torch.float64))
+    return np.asarray(each.T)
+
+
+def _rescaled(solution: Solution, rng: np.random.Generator) -> Solution:
+    params: Params = {name: np.array(value) for name, value in solution.params.items()}
+    arch = solution.arch
+    norm = arch.norm if isinstance(arch, TwoLayer) else None
+    homogeneous = isinstance(arch, Deep) or arch.activation in ("relu", "identity")
+    if norm == "layer" or not (homogeneous or norm):
+        return solution
+    if norm == "batch":
+        scale = np.exp(RESCALING * rng.normal(size=len(params["W2"])))
+        params["gamma"], params["W2"] = params["gamma"] * scale, params["W2"] / scale
+        return solution.with_params(**params)
+    names = [name for name in params if name.startswith("W")]
+    for before, after in itertools.pairwise(names):
+        scale = np.exp(RESCALING * rng.normal(size=len(params[before])))
+        params[before] *= scale[:, None]
+        if before == "W1" and "b1" in params:
+            params["b1"] *= scale
+        params[after] /= scale
+    return solution.with_params(**params)
+
+
+def _flattened(start: Solution, steps: int) -> Solution:
+    name, module = last_layer(start.arch), start.module
+    x, y = torch.tensor(start.data.x_train), torch.tensor(start.data.y_train)
+    buffers = dict(module.named_buffers())
+    params = {key: p.detach().clone().requires_grad_() for key, p in module.named_parameters()}
+    basis = torch.eye(len(params[name]), dtype=torch.float64)
+    best, least = start, start.trace
+
+    def outputs(values: dict[str, Tensor], points: Tensor) -> Tensor:
+        made: Tensor = torch.func.functional_call(module, {**values, **buffers}, (points,))
+        return made
+
+    def corrected() -> dict[str, Tensor]:
+        features = torch.func.vmap(lambda w: outputs({**params, name: w}, x))(basis).T
+        gram = features @ features.T
+        ridge = RIDGE * gram.diagonal().mean() * torch.eye(len(y), dtype=torch.float64)
+        change = features.T @ torch.linalg.solve(gram + ridge, y - features @ params[name])
+        return {**params, name: params[name] + change}
+
+    each = torch.func.vmap(
+        torch.func.grad(lambda values, point: outputs(values, point[None])[0]), (None, 0)
+    )
+    optimizer = torch.optim.LBFGS(
+        list(params.values()), max_iter=steps, history_size=20, line_search_fn="strong_wolfe",
+        tolerance_grad=1e-12, tolerance_change=1e-14,
+    )  # fmt: skip
+
+    def closure() -> Tensor:
+        nonlocal best, least
+        optimizer.zero_grad()
+        values = corrected()
+        parts = [part.square().sum() for part in each(values, x).values()]
+        trace = 2 / len(y) * torch.stack(parts).sum()
+        if float(trace.detach()) < least:
+            found = {key: value.detach().numpy().copy() for key, value in values.items()}
+            best, least = start.with_params(**found), float(trace.detach())
+        trace.backward()  # type: ignore[no-untyped-call]
+        return trace
+
+    optimizer.step(closure)  # type: ignore[no-untyped-call]
+    return interpolating(best)

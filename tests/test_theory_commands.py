@@ -1,0 +1,60 @@
+"""`flatlab construct` and `flatlab flattest`, and training on from what they store."""
+
+import json
+
+import pytest
+
+DATA = "xor:d=8,n=20,seed=1,n_test=200"
+
+
+def _json(main, *arguments):
+    code, out, err = main(*arguments, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_construct_measure_and_train_on(main, tmp_path):
+    found = _json(main, "construct", "memorising", "--data", DATA, "--out", tmp_path / "a")
+    assert found["trace"] == pytest.approx(12.0) and found["train_loss"] < 1e-20
+    measured = _json(main, "measure", tmp_path / "a", "--measures", "trace")
+    assert measured["measures"]["trace"]["value"] == pytest.approx(12.0)
+    on = _json(
+        main, "train", "--start", tmp_path / "a", "--phase",
+        "sam:lr=0.01,rho=0.05,batch_size=1,epochs=3", "--out", tmp_path / "b",
+    )  # fmt: skip
+    assert on["history"]["trace"][0] == pytest.approx(12.0)
+
+
+def test_flattest_is_stored(main, tmp_path):
+    found = _json(
+        main, "flattest", "--arch", "bias", "--data", "xor:d=6,n=10,seed=0", "--budget", "10",
+        "--out", tmp_path / "a",
+    )  # fmt: skip
+    assert found["trace"] == pytest.approx(4 * 7**0.5, rel=1e-6)
+    assert found["reference"] == pytest.approx(4 * 7**0.5)
+    assert "proven" in found["search"]
+    shown = _json(main, "show", tmp_path / "a")
+    assert shown["final"]["trace"] == pytest.approx(found["trace"], rel=1e-6)
+
+
+MISTAKES = {
+    "a name": (["construct", "memorizing", "--data", DATA], "memorising"),
+    "an option": (["construct", "memorising:eps=1", "--data", DATA], "epsilon"),
+    "not extreme": (["construct", "memorising", "--data", "ball:d=2,n=50"], "convex hull"),
+    "duplicates": (["construct", "memorising", "--data", "xor:d=3,n=30"], "are equal"),
+    "d < 2": (["construct", "four-neurons", "--data", "xor:d=1,n=4"], "d"),
+    "n < 1": (["construct", "four-neurons", "--data", "xor:d=4,n=0"], "n must be >= 1"),
+    "too narrow": (["construct", "memorising:epsilon=1e-12", "--data", DATA], "float64"),
+    "a family": (["flattest", "--arch", "deep", "--data", DATA], "no-bias"),
+    "too few neurons": (["flattest", "--arch", "bias", "--data", DATA, "--width", "2"], "width"),
+    "no budget": (["flattest", "--arch", "bias", "--data", DATA, "--budget", "0"], "budget"),
+    "no run": (["train", "--start", "/nowhere", "--phase", "sgd:lr=0.1,epochs=1"], "run directory"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line(mistake, main, tmp_path):
+    arguments, part = MISTAKES[mistake]
+    code, out, err = main(*arguments, "--out", tmp_path / "a")
+    assert code == 2 and not out
+    assert part in err and err.count("\n") == 1

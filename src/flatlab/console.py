@@ -35,6 +35,7 @@ WORDS = {
     "consistent": ("≈", "green"),
     "refuted": ("✗*", "yellow"),
     "fails": ("✗", "bold red"),
+    "broken": ("!", "bold red"),
     "by experiment": ("→", "cyan"),
     "not checkable": ("–", "dim"),
     "not yet": ("…", "dim"),

@@ -1,7 +1,7 @@
 """Checking claims: choose them, run their checks in processes, say what came out.
 
 The claims are dealt out to one job a worker, like cards, as neighbours cost about the same; so a
-process pays for its imports once. A check that raises fails its claim and stops no other; one that
+process pays for its imports once. A check that raises is broken and stops no other; one that
 takes its whole process down fails its claim, and the others are dealt out again.
 """
 
@@ -245,7 +245,7 @@ class _Checks:
             ids = [id for id in outcome.job.payload["ids"] if id not in self.found]
             guilty = [id for id in ids if id == self.under_way.get(outcome.job.name)]
             for id in guilty or ids:  # before its first check: all of them
-                self.found[id] = {"word": "fails", "error": outcome.error, "seconds": 0.0}
+                self.found[id] = {"word": "broken", "error": outcome.error, "seconds": 0.0}
                 self.on_event(id, "finished")
 
 
@@ -265,13 +265,13 @@ def check_claims(payload: dict[str, Any], report: Callable[[dict[str, Any]], Non
 
 
 def check(claim: Claim, trial: Trial) -> Result:
-    """Run one check in this process; whatever it raises fails the claim."""
+    """Run one check in this process; one that raises is broken."""
     started = time.perf_counter()
     try:
         evidence = claim.verify(trial)
     except Exception as error:
         text = f"the check raised {type(error).__name__}: {' '.join(str(error).split())}"
-        return Result(claim, "fails", time.perf_counter() - started, error=text)
+        return Result(claim, "broken", time.perf_counter() - started, error=text)
     seconds = time.perf_counter() - started
     return Result(claim, evidence.word, seconds, tuple(map(_plain, evidence.lines)))
 

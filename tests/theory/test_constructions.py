@@ -94,10 +94,10 @@ def test_layer_norm_takes_all_three_cases():
     size = np.sqrt((x**2).sum(1) + 1)
     q = np.array([5.0, 0.8, 0.55, 0.45, 0.2, 0.0])  # against ε = 1, threshold 1/2
     data = fl.data.from_arrays(x, q / size)
-    made = layer_norm_memorising(data, ln_epsilon=1.0)
+    made = layer_norm_memorising(data, ln_epsilon=1.0, zero_labels=True)
     assert interpolates(made)
     assert made.trace == pytest.approx(bounds.layer_norm_floor(data, 1.0), rel=1e-9)
-    printed = layer_norm_memorising(data, ln_epsilon=1.0, threshold=1.0)
+    printed = layer_norm_memorising(data, ln_epsilon=1.0, threshold=1.0, zero_labels=True)
     assert interpolates(printed) and printed.trace > 1.1 * made.trace
 
 
@@ -176,6 +176,11 @@ def test_extreme_points_by_linear_programming():
     assert np.allclose(gaps.min(1), found.margins) and found.margins.min() > 0
 
 
+def test_points_close_together_on_a_circle_are_extreme_all_the_same():
+    angles = np.array([0.0, 1e-6, 1.5, 3.0])  # 1 − cos is rounding for the first two
+    assert is_extreme(np.stack([np.cos(angles), np.sin(angles)], 1)).all()
+
+
 def test_condition_1():
     assert satisfies_condition_1(fl.data.complete(d=6, s=5, seed=0))
     assert not satisfies_condition_1(XOR)
@@ -190,6 +195,12 @@ MISTAKES = {
     ),
     "equal points": (
         "memorising", fl.data.from_arrays([[1.0, 0], [0, 1], [1, 0]], [1, 1, 1]), {}, "0 and 2",
+    ),
+    "a zero label with LayerNorm": (
+        "layer-norm-memorising", fl.data.from_arrays([[1.0, 0], [0, 1]], [1, 0]), {}, "label 1",
+    ),
+    "huge inputs": (
+        "memorising", fl.data.from_arrays([[1e200, 0], [0, 1e200]], [1, 1]), {}, "rescale",
     ),
     "a zero label": ("memorising", fl.data.from_arrays([[1.0, 0], [0, 1]], [1, 0]), {}, "label 1"),
     "spikes too narrow": ("memorising", XOR, {"epsilon": 1e-12}, "float64"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -44,6 +45,7 @@ def verify(
         return _draw(out, as_json)
     if jobs is not None and jobs < 1:
         raise UserError(f"jobs must be >= 1, got {jobs}")
+    _check_seed(seed)
     chosen = verifying.select(ids or (), source)
     with console.CheckProgress(verifying.checks_of(chosen), quiet=as_json) as progress:
         found = verifying.verify(chosen, seed, thorough, jobs, progress.update)
@@ -91,6 +93,9 @@ def construct(
     from ..specs import digest
 
     options = parse_spec(name, "name")
+    for key, value in options.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{key} must be finite, got {value}")
     wanted, made = str(options.pop("name")), make(data_spec(data))
     identity = digest({"construction": wanted, "options": options, "data": made.spec})
     path = out or Path("results") / "runs" / f"construct-{wanted}-{identity}"
@@ -118,6 +123,9 @@ def flattest(
     from ..specs import digest
     from ..theory.flattest import flattest as find
 
+    _check_seed(seed)
+    if width is not None and width < 1:
+        raise UserError(f"width must be >= 1, got {width}")
     made = make(data_spec(data))
     start: dict[str, Any] = {"flattest": arch, "seed": seed, "budget": budget}
     start |= {} if width is None else {"width": width}
@@ -142,6 +150,11 @@ def flattest(
     }
     _tell(facts, as_json)
     return DONE
+
+
+def _check_seed(seed: int) -> None:
+    if seed < 0:
+        raise UserError(f"seed must be >= 0, got {seed}")
 
 
 def _facts(run: Run) -> dict[str, Any]:

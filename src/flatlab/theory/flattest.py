@@ -143,7 +143,7 @@ def _result(
     bound = min(max(search.bound(), proved or 0.0), limit)
     proven = proved is not None and limit <= proved * (1 + CLOSED)
     if proven:
-        complete = "proven: no network of the family can be flatter (it is at the floor)"
+        complete = "proven: at the floor, none can be flatter (relu' = 0 on kinks)"
     elif limit - bound <= CLOSED * limit:
         complete = "closed: no neuron found would lower the trace; the search for them is heuristic"
     else:

@@ -50,18 +50,27 @@ def separate(x: Array) -> Separation:
     array([ True,  True,  True,  True, False])
     """
     size = float(np.abs(x).max()) or 1.0
+    if not 1e-100 < size < 1e100:
+        raise UserError(f"inputs reach {size:.3g}: rescale them to about 1")
     norms = np.linalg.norm(x, axis=1)
     if len(x) == 1:
         unit = x / norms if norms[0] > 0 else np.eye(1, x.shape[1])
         return Separation(unit, np.array([np.inf]))
+    directions = np.zeros_like(x)
     if norms.min() > 0 and np.ptp(norms) <= ROUNDING * size:
         directions = x / norms[:, None]
-    else:
-        directions = np.stack([_best_direction(x, i) for i in range(len(x))])
+    margins = _margins(x, directions)
+    for i in np.flatnonzero(margins <= ROUNDING * size):  # not on a sphere, or close together
+        directions[i] = _best_direction(x, int(i))
+    margins = _margins(x, directions)
+    return Separation(directions, np.where(margins > ROUNDING * size, margins, 0.0))
+
+
+def _margins(x: Array, directions: Array) -> Array:
     gaps = np.sum(directions * x, 1)[:, None] - directions @ x.T
     np.fill_diagonal(gaps, np.inf)
-    margins = gaps.min(1)
-    return Separation(directions, np.where(margins > ROUNDING * size, margins, 0.0))
+    least: Array = gaps.min(1)
+    return least
 
 
 def require_extreme(x: Array) -> Separation:
@@ -74,7 +83,8 @@ def require_extreme(x: Array) -> Separation:
         raise UserError(
             f"the training inputs are no set of extreme points: {'point' if one else 'points'} "
             f"{numbers_in_words(bad)} (from 0) {'lies' if one else 'lie'} in the convex hull of "
-            "the others; take points on a sphere or on the cube, or leave these out"
+            "the others, or closer to it than float64 can tell; take fewer points on a sphere or "
+            "on the cube, or leave these out"
         )
     return found
 
@@ -99,8 +109,11 @@ def _best_direction(x: Array, i: int) -> Array:
     rows = np.hstack([others - x[i], np.ones((len(others), 1))])  # t ≤ w·(x_i − x_j)
     bounds = [(-1.0, 1.0)] * d + [(None, None)]
     solved = linprog(cost, rows, np.zeros(len(others)), bounds=bounds, method="highs")
-    if solved.x is None:  # bounded and feasible at zero: only a failure of the solver
-        raise RuntimeError(f"the linear program of point {i} failed: {solved.message}")
+    if solved.x is None:  # bounded and feasible at zero: only the numbers can be at fault
+        raise UserError(
+            f"whether point {i} (from 0) is extreme could not be found out, its numbers are too "
+            f"large or too small ({solved.message.partition('.')[0]}): rescale the inputs"
+        )
     w = np.asarray(solved.x[:d])
     norm = float(np.linalg.norm(w))
     unit: Array = w / norm if norm > 0 else w

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, optimize
 
-from ..errors import FlatlabError
+from ..errors import UserError
 from ..randomness import generator
 from .columns import Neurons
 
@@ -111,7 +111,10 @@ class Pool:
             np.ones(2 * len(self.pool)), A_eq=np.hstack([columns, -columns]), b_eq=self.y
         )
         if solved.status != 0 or solved.x is None or solved.fun is None:
-            raise FlatlabError(f"the linear programme over the neurons failed: {solved.message}")
+            raise UserError(
+                "no network of this family interpolates these labels, or the training points are "
+                "too close together for float64 to find one: try another family or fewer points"
+            )
         self.coefficients = solved.x[: len(self.pool)] - solved.x[len(self.pool) :]
         if solved.fun < self.objective:
             used = np.abs(self.coefficients) > 1e-10 * np.max(np.abs(self.coefficients))

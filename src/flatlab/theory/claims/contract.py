@@ -28,8 +28,8 @@ from ...randomness import generator
 Kind = Literal["definition", "identity", "construction", "inequality", "rate", "probabilistic",
                "empirical", "text"]  # fmt: skip
 Relation = Literal["=", "≤", "≥", "<", ">", "is", "in"]
-Word = Literal["holds", "holds corrected", "consistent", "refuted", "fails", "by experiment",
-               "not checkable", "not yet"]  # fmt: skip
+Word = Literal["holds", "holds corrected", "consistent", "refuted", "fails", "broken",
+               "by experiment", "not checkable", "not yet"]  # fmt: skip
 
 KINDS: dict[Kind, str] = {
     "definition": "what a word means, tried on examples",
@@ -47,12 +47,15 @@ WORDS: dict[Word, str] = {
     "consistent": "a rate whose fitted figures agree with the statement",
     "refuted": "a counterexample was expected and found; there is no corrected statement",
     "fails": "something expected to hold does not",
+    "broken": "the check itself could not be carried out, so it says nothing of the claim",
     "by experiment": "decided by training: see the experiment named",
     "not checkable": "no finite computation decides it; the reason is given",
     "not yet": "listed, its check is still to be written",
 }
 
-CONFIDENCE = 0.95
+CONFIDENCE, CONTRADICTION = 0.95, 0.999
+CLEARLY = 1e-6
+"""By so much, relative to the numbers, a printed statement must be off."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,13 @@ class Line:
     of_printed: bool = False
     low: float | None = None
     high: float | None = None
+
+    @property
+    def clear(self) -> bool:
+        """Whether the two numbers are finite and apart by more than rounding."""
+        scale = max(math.fabs(self.measured), math.fabs(self.expected))
+        apart = math.fabs(self.measured - self.expected) > CLEARLY * scale
+        return math.isfinite(scale) and apart
 
 
 def equal(
@@ -134,7 +144,9 @@ def frequency(
 ) -> Line:  # fmt: skip
     """Return a measured frequency that must be at most, or at least, a probability.
 
-    It fails only if the whole two-sided 95 % Clopper–Pearson interval lies on the wrong side.
+    It fails if the whole two-sided 99.9 % Clopper–Pearson interval lies on the wrong side: a
+    probability can be contradicted, and a bound that is nearly attained cannot be confirmed. The
+    interval shown is the 95 % one.
 
     >>> frequency("failures", 1, 100, at_most=0.05).holds
     True
@@ -142,11 +154,12 @@ def frequency(
     False
     """
     low, high = clopper_pearson(hits, trials)
+    least, most = clopper_pearson(hits, trials, CONTRADICTION)
     if at_most is not None:
-        return Line(what, hits / trials, "≤", at_most, low <= at_most, low=low, high=high)
+        return Line(what, hits / trials, "≤", at_most, least <= at_most, low=low, high=high)
     if at_least is None:
         raise ValueError("frequency needs at_most or at_least")
-    return Line(what, hits / trials, "≥", at_least, high >= at_least, low=low, high=high)
+    return Line(what, hits / trials, "≥", at_least, most >= at_least, low=low, high=high)
 
 
 def estimate(what: str, samples: ArrayLike, expected: float, sigmas: float = 4.0) -> Line:
@@ -164,30 +177,32 @@ def slope(
 ) -> Line:  # fmt: skip
     """Return the slope of log y over log x with its 95 % interval.
 
-    With `at_most` it fails if the whole interval lies above; with `near`, if the slope is further
-    than `within` from it.
+    With `at_most` it fails if the slope lies above; with `near`, if it is further than `within`
+    from it. The interval is shown beside it.
 
     >>> slope("a line", [1, 2, 4], [3, 6, 12], near=1.0).holds
     True
     """
     found = stats.linregress(np.log(np.asarray(x, float)), np.log(np.asarray(y, float)))
     count = np.asarray(x).size
-    half = stats.t.ppf((1 + CONFIDENCE) / 2, count - 2) * found.stderr if count > 2 else math.inf
+    if count < 3:
+        raise ValueError("a slope needs three points or more")
+    half = stats.t.ppf((1 + CONFIDENCE) / 2, count - 2) * found.stderr
     value, low, high = float(found.slope), float(found.slope - half), float(found.slope + half)
     if near is not None:
         return Line(what, value, "=", near, math.fabs(value - near) <= within, low=low, high=high)
     if at_most is None:
         raise ValueError("slope needs at_most or near")
-    return Line(what, value, "≤", at_most, low <= at_most, low=low, high=high)
+    return Line(what, value, "≤", at_most, value <= at_most, low=low, high=high)
 
 
-def clopper_pearson(hits: int, trials: int) -> tuple[float, float]:
-    """Return the two-sided 95 % interval of a frequency.
+def clopper_pearson(hits: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return the two-sided interval of a frequency.
 
     >>> [round(end, 4) for end in clopper_pearson(0, 100)]
     [0.0, 0.0362]
     """
-    tail = (1 - CONFIDENCE) / 2
+    tail = (1 - confidence) / 2
     low = float(stats.beta.ppf(tail, hits, trials - hits + 1)) if hits else 0.0
     high = float(stats.beta.ppf(1 - tail, hits + 1, trials - hits)) if hits < trials else 1.0
     return low, high
@@ -267,7 +282,7 @@ class Claim:
             return self.expected
         good = all(line.holds is not False for line in lines if not line.of_printed)
         misprints = [line for line in lines if line.of_printed]
-        bad = all(line.holds is False for line in misprints)
+        bad = all(line.holds is False and line.clear for line in misprints)
         if not (good and bad and bool(misprints) == bool(self.as_printed)):
             return "fails"
         return self.expected

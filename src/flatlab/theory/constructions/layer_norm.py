@@ -10,7 +10,7 @@ from ..geometry import require_extreme
 from ..solution import Solution
 from ._checks import at_least, positive, require_xor
 from .generalising import SIGNS
-from .memorising import padded, spike_widths, spikes
+from .memorising import padded, require_labels, spike_widths, spikes
 
 
 def layer_norm_memorising(
@@ -19,6 +19,7 @@ def layer_norm_memorising(
     width: int | None = None,
     delta: float | None = None,
     threshold: float = 0.5,
+    zero_labels: bool = False,
 ) -> Solution:
     """The memorising solution of Theorem 5.1, with f = W2 h/max(‖h‖, ε).
 
@@ -37,7 +38,10 @@ def layer_norm_memorising(
         width: Neurons, at least n; n unless given.
         delta: Width of the spikes; half of each margin unless given.
         threshold: Share of ε that parts the first two cases.
+        zero_labels: Whether labels may be zero; their points are then not memorised.
     """
+    if not zero_labels:
+        require_labels(data)
     width = at_least("width", data.n if width is None else width, data.n)
     ln_epsilon = positive("ln_epsilon", ln_epsilon)
     found = require_extreme(data.x_train)

@@ -11,7 +11,7 @@ from ....models import Deep
 from ...bounds import bias_floor
 from ...constructions import circle_as_printed, circle_steps, finite_labels, memorising
 from ...geometry import separate
-from ...predicates import interpolates
+from ...predicates import interpolates, is_extreme
 from ...solution import Array, Solution
 from .._search import lowest, point_norms, random_networks
 from ..contract import (
@@ -229,10 +229,13 @@ def coupons(trial: Trial) -> Iterator[Line]:
 )
 def directions(trial: Trial) -> Iterator[Line]:
     rng = trial.rng("directions")
-    x = rng.normal(size=(12, 6))
+    x = rng.normal(size=(20, 6))
+    x = x[is_extreme(x)]
     found = separate(x)
-    yield above("smallest margin of 12 Gaussian points, d = 6", found.margins.min(), 0)
-    data = from_arrays(x, rng.choice([-1.0, 1.0], 12))
+    yield above(
+        "smallest margin of the extreme of 20 Gaussian points, d = 6", found.margins.min(), 0
+    )
+    data = from_arrays(x, rng.choice([-1.0, 1.0], len(x)))
     for share in (0.99, 0.1, 1e-3):
         made = memorising(data, epsilon=share * float(found.margins.min()))
         yield equal(f"trace over its floor, ε = {share:g} of it", made.trace / bias_floor(data), 1)

@@ -255,6 +255,7 @@ def lem_a11(trial: Trial) -> Iterator[Line]:
     "wen2023.A2.4.construction", "Appendix A.2.4", "construction",
     "Four neurons with rows (±(1+ε), ±(1−ε), 0, …) and outputs ±1/(2 − 2ε) give xor on the whole "
     "cube for every ε in (0, 1), with Σ‖w_j‖|a_j| = 2√2 √(1+ε²)/(1−ε)",
+    as_printed="Lemma 4.1 asks for f differentiable, as if the trace went on to the kinks.",
     errata=("E29",),
     note="At ε = 0 every training point is on two kinks; there the formal trace is 4√d, while "
     "the limit ε → 0 is 4√(2d).",
@@ -275,5 +276,7 @@ def construction(trial: Trial) -> Iterator[Line]:
     yield at_least("trace at ε = 10⁻⁶ over 4√d", limit / no_bias_floor(data), math.sqrt(2) * 0.98)
     on_kinks = no_bias_xor(data, 0.0)
     yield equal("formal trace at ε = 0 with relu'(0) = 0", on_kinks.trace, 4 * math.sqrt(30))
+    yield printed(equal("trace at ε = 10⁻⁶ over the formal one at ε = 0", limit / on_kinks.trace,
+                        1, rel=0.01))  # fmt: skip
     touching = float(np.mean(data.x_train @ on_kinks.params["W1"].T == 0))
     yield true("at ε = 0 half of all (point, neuron) pairs are on a kink", touching == 0.5)

@@ -116,7 +116,8 @@ def markov(trial: Trial) -> Iterator[Line]:
     "The flattest interpolating networks without bias have path norm Σ_j ‖w_j‖|a_j| ≤ C with C "
     "independent of d, and the networks of path norm at most C have R_S ≤ Õ(√(d/n)).",
     note="R_S is a lower estimate: a supremum over neurons, found by ascent. One network at the "
-    "floor is measured, not all. Networks off the kinks need a long search: --thorough.",
+    "floor is measured, not all, and it is easily found: the neurons ±x_a ± x_b are in the pool "
+    "from the start. Networks off the kinks need a long search: --thorough.",
 )
 def lemma_3_1(trial: Trial) -> Iterator[Line]:
     dims = (6, 8, 12, 16)

@@ -128,7 +128,7 @@ def eq3(trial: Trial) -> Iterator[Line]:
     errata=("E17",),
 )
 def eq4(trial: Trial) -> Iterator[Line]:
-    data = xor(d=10, n=30, seed=trial.seed, n_test=0)
+    data = xor(d=10, n=30, seed=trial.seed, n_test=0, distinct=True)
     made = memorising(data)
     h = made.hidden()[0]
     left = (h > 0) * made.params["W2"]

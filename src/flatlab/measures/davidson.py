@@ -34,7 +34,7 @@ CAUTION = 4
 KEPT = 16
 # A second start is taken where the second eigenvalue is at least this share of the first: on other
 # data it may be the larger one.
-RIVAL = 0.8
+RIVAL = 0.9
 
 
 @dataclass(frozen=True)

@@ -96,9 +96,11 @@ class End:
         return Outcome(self.value, self.error, self.exact, method, None, self.complete, (), details)
 
 
-def extreme(space: Krylov, effort: Effort, end: int, tolerance: float, limit: int) -> End:
+def extreme(
+    space: Krylov, effort: Effort, end: int, tolerance: float, limit: int, times: int = TIMES
+) -> End:
     """Return one end of the spectrum by Lanczos' method."""
-    ritz, complete = converge(space, effort, [end], tolerance, limit)
+    ritz, complete = converge(space, effort, [end], tolerance, limit, times)
     exact = space.exhausted
     error = 0.0 if exact else ritz.error(end)
     error = error if complete else max(error, ritz.doubt(space.matrix.size))
@@ -218,7 +220,7 @@ class LambdaMax:
             if known is None:
                 lanczos = krylov(matrix, effort, "lanczos")
                 most = self.max_products if warm is None else GLANCE
-                extreme(lanczos, effort, -1, COARSE, most)
+                extreme(lanczos, effort, -1, COARSE, most, times=1)
                 known = known_of(lanczos)
             else:
                 space = Davidson(matrix, known.leaders, known)

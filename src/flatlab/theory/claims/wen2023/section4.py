@@ -117,7 +117,7 @@ def theorem_4_1(trial: Trial) -> Iterator[Line]:
             min(ratios),
             1,
         )
-    starts = random_interpolators(TwoLayer(width=8), data, trial.rng("thm4.1:down"), 3)
+    starts = random_interpolators(TwoLayer(width=24), data, trial.rng("thm4.1:down"), 3)
     flat = flattened(starts, trial.size(150, 1000))
     best = min(each.trace for each in flat) / bias_floor(data)
     yield at_least("least trace over floor found by descending it from 3 starts, D = 2", best, 1)

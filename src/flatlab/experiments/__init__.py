@@ -3,10 +3,20 @@
 from .contract import Experiment as Experiment
 from .contract import Findings as Findings
 from .contract import Verdict as Verdict
-from .wen2023 import table1
+from .wen2023 import fig1, fig4, fig5, fig7, fig8, fig9, fig11, table1
 
 __all__ = ["CATALOGUE", "Experiment", "Findings", "Verdict"]
 
 CATALOGUE: dict[str, Experiment] = {
-    experiment.id: experiment for experiment in (table1.EXPERIMENT,)
+    module.EXPERIMENT.id: module.EXPERIMENT
+    for module in (
+        table1,
+        fig1,
+        fig4,
+        fig5,
+        fig7,
+        fig8,
+        fig9,
+        fig11,
+    )
 }

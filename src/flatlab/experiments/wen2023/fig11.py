@@ -1,0 +1,72 @@
+"""Figure 11: Scenario II with three layers. With bias in the first, 1-SAM generalises worse.
+
+Source:   Wen, Li & Ma 2023, Figure 11 and Section B.4; Table 2, rows 11a and 11b.
+Command:  flatlab run wen2023/fig11
+Seconds:  not measured yet (lab)
+Claim:    "The minimum reached by 1-SAM is flatter, but the model generalizes much worse."
+Expected: 1-SAM's trace below the baseline's and at the floor 6·31^(1/3) = 18.85 within 10 %; its
+          test error above the baseline's.
+
+What the paper leaves unsaid, and what is done here:
+- Initial weights, order, loss, weight decay and the test error at f = 0 are as in `table1`. Both
+  hidden layers have width 500; only the first has a bias.
+- The caption says gradient descent, but row 11a has batch size 1, as 11b has: it is SGD with weight
+  decay, and is run so.
+- `lab` shortens 11a to 1,000 and 11b to 3,000 epochs. 1-SAM's trace still falls slowly then, so
+  that only `paper` (with two seeds or more) can say that it does not reach the floor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...models import Deep
+from ...specs import spec
+from ...theory import bias_floor
+from ..contract import Verdict
+from .panels import Count, Evidence, Figure, Sizes, baseline, experiment, row, scenario_two
+
+DEPTH = 3
+
+
+@spec
+class Settings(Sizes):
+    """Sizes and lengths. Defaults are the paper's own; fields can be changed with --set."""
+
+    gd_epochs: Count = row("11a").epochs
+    sam_epochs: Count = row("11b").epochs
+
+
+PRESETS = {
+    "quick": Settings(seeds=2, width=50, d=10, n=60, n_test=1000, gd_epochs=50, sam_epochs=50),
+    "lab": Settings(seeds=3, gd_epochs=1_000, sam_epochs=3_000),
+    "paper": Settings(),
+}
+
+
+def architecture(s: Any) -> Deep:
+    """Return the network of both panels."""
+    return Deep(depth=DEPTH, width=s.width)
+
+
+def verdicts(found: Evidence) -> list[Verdict]:
+    """Judge what the paper says of the figure."""
+    return scenario_two(found, bound_needs="paper")
+
+
+FIGURE = Figure(
+    number=11,
+    title="Scenario II: three-layer ReLU network with bias in the first layer",
+    claim="with three layers and a bias in the first, 1-SAM ends flatter than SGD with weight "
+    "decay and generalises worse",
+    parts=baseline(
+        11,
+        architecture,
+        lambda data, s: bias_floor(data, depth=DEPTH),
+        "floor, attained",
+        "SGD + weight decay",
+    ),
+    presets=PRESETS,
+    verdicts=verdicts,
+)
+EXPERIMENT = experiment(FIGURE, __name__)

@@ -1,0 +1,99 @@
+"""Figure 5: Scenario II with softplus. 1-SAM fails to generalise with another activation too.
+
+Source:   Wen, Li & Ma 2023, Figure 5 and Section 4.2; Table 2, rows 5a and 5b (three phases).
+Command:  flatlab run wen2023/fig5
+Seconds:  not measured yet (lab)
+Claim:    "We observe a similar phenomenon as Figure 4": with bias and softplus 1-SAM ends flatter
+          than the baseline, fails to generalise, and generalises worse.
+Expected: 1-SAM's trace below the baseline's; its test error above 0.1 and above the baseline's,
+          and larger at the end than at epoch 4,000. No floor of the trace is known.
+
+What the paper leaves unsaid, and what is done here:
+- Initial weights, order, loss, weight decay and the test error at f = 0 are as in `table1`.
+- The caption says gradient descent, but row 5a has batch size 1: it is SGD with weight decay, and
+  is run so.
+- The three rows of 5b (radius 0.05, 0.1, 1) are phases whose epochs add up.
+- There is no output bias. "Similar" is taken to include the growth after epoch 4,000 (3,981 is the
+  nearest logged epoch).
+- With softplus f has a second derivative, so Tr ∇²L and its Gauss–Newton part differ where the
+  residuals are not zero; both are in the table, and "flatter" is judged by Tr ∇²L.
+- `lab` shortens 5a to 3,000 epochs and the first two phases of 5b to 5,000 each; the third has the
+  paper's length. The table has a row for the end of each phase, because they differ: with seed 0
+  1-SAM generalised at the end of the second (test error 0.002), and under radius 1 it left the
+  minimum (training loss 0.15, Gauss–Newton trace 2, Tr ∇²L = −3, test error 0.22). With the paper's
+  first phase its test error was 0.002 at epoch 82,000, farther than which it has not been run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...models import TwoLayer
+from ...specs import spec
+from ..contract import Verdict
+from .panels import (
+    Count,
+    Epochs,
+    Evidence,
+    Figure,
+    Sizes,
+    baseline,
+    experiment,
+    row,
+    scenario_two,
+)
+
+
+@spec
+class Settings(Sizes):
+    """Sizes and lengths. Defaults are the paper's own; fields can be changed with --set."""
+
+    gd_epochs: Count = row("5a").epochs
+    sam_epochs: Count = row("5b").epochs
+    sam_epochs_second: Epochs = row("5b", 1).epochs
+    sam_epochs_third: Epochs = row("5b", 2).epochs
+
+
+PRESETS = {
+    "quick": Settings(
+        seeds=2,
+        width=100,
+        d=10,
+        n=60,
+        n_test=1000,
+        gd_epochs=200,
+        sam_epochs=100,
+        sam_epochs_second=100,
+        sam_epochs_third=20,
+    ),
+    "lab": Settings(
+        seeds=3,
+        gd_epochs=3_000,
+        sam_epochs=5_000,
+        sam_epochs_second=5_000,
+        sam_epochs_third=5_000,
+    ),
+    "paper": Settings(),
+}
+
+
+def architecture(s: Any) -> TwoLayer:
+    """Return the network of both panels."""
+    return TwoLayer(width=s.width, activation="softplus")
+
+
+def verdicts(found: Evidence) -> list[Verdict]:
+    """Judge what the paper says of the figure."""
+    return scenario_two(found, fails=True, degrades_after=4000)
+
+
+FIGURE = Figure(
+    number=5,
+    title="Scenario II: two-layer softplus network with bias",
+    claim="with bias and softplus, 1-SAM ends flatter than SGD with weight decay and generalises "
+    "worse",
+    parts=baseline(5, architecture, descent="SGD + weight decay"),
+    presets=PRESETS,
+    verdicts=verdicts,
+)
+EXPERIMENT = experiment(FIGURE, __name__)

@@ -1,0 +1,33 @@
+"""The figures' common builder: parts a and b, trained by rows of Table 2 and compared."""
+
+from .evidence import Evidence as Evidence
+from .figure import Count as Count
+from .figure import Epochs as Epochs
+from .figure import Figure as Figure
+from .figure import Part as Part
+from .figure import Sizes as Sizes
+from .figure import experiment as experiment
+from .figure import row as row
+from .judging import above as above
+from .judging import below as below
+from .judging import near as near
+from .scenarios import baseline as baseline
+from .scenarios import scenario_one as scenario_one
+from .scenarios import scenario_two as scenario_two
+
+__all__ = [
+    "Count",
+    "Epochs",
+    "Evidence",
+    "Figure",
+    "Part",
+    "Sizes",
+    "above",
+    "baseline",
+    "below",
+    "experiment",
+    "near",
+    "row",
+    "scenario_one",
+    "scenario_two",
+]

@@ -1,0 +1,159 @@
+"""A figure's table and picture: training loss, generalisation and sharpness of its parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from ....losses import Loss
+from ....run import Run
+from ...analysis import curves
+from ...contract import Interval, Line, Panel, Plot
+from .evidence import Evidence
+
+Values = dict[str, float]
+NAMES = {"test_error": "test error", "test_loss": "test loss"}
+CAPTION = "Lines: mean over seeds. Bands: smallest to largest."
+
+
+def table(found: Evidence) -> list[dict[str, Any]]:
+    """Return means over seeds, a row for the end of each phase, with the interval of the score."""
+    rows = []
+    for part in found.figure.parts:
+        runs, epoch = list(found.runs[part.key].values()), 0
+        for phase in part.schedule(found.settings):
+            epoch += phase.epochs
+            ends = [values for run in runs if (values := _row_at(run, epoch))]
+            rows.append(
+                {
+                    "panel": part.panel,
+                    "part": part.label,
+                    "rho": phase.rho,
+                    "epoch": epoch,
+                    **_loss(found, ends),
+                    "trace": _mean(ends, "trace"),
+                    "trace_ggn": _mean(ends, "trace_ggn"),
+                    "floor": reference(found, part.key),
+                    **_score(ends, found.figure.score),
+                    "seeds": len(ends),
+                }
+            )
+    return rows
+
+
+def picture(found: Evidence) -> Plot:
+    """Return the figure's picture."""
+    groups = {key: list(runs.values()) for key, runs in found.runs.items()}
+    labels = {part.key: part.label for part in found.figure.parts}
+    least, score = minimum(found.figure.loss), found.figure.score
+    loss = tuple(
+        dataclasses.replace(series, y=series.y - least)
+        for series in curves(groups, labels, "train_loss")
+    )
+    excess = "training loss" if least == 0 else "training loss − its minimum"
+    is_error = score == "test_error"
+    return Plot(
+        f"fig{found.figure.number}",
+        found.figure.title,
+        (
+            (
+                Panel(excess, "loss", loss, yscale="log"),
+                Panel(
+                    NAMES[score],
+                    NAMES[score],
+                    curves(groups, labels, score),
+                    (Line("chance", 0.5, above=True),) if is_error else (),
+                    yscale="linear" if is_error else "log",
+                    ylim=(-0.02, 0.6) if is_error else None,
+                ),
+                Panel(
+                    "sharpness",
+                    "Gauss–Newton trace",
+                    curves(groups, labels, "trace_ggn"),
+                    _lines(found),
+                    yscale="log",
+                ),
+            ),
+        ),
+        caption=" ".join([CAPTION, *_phases(found)]),
+    )
+
+
+def minimum(loss: Loss) -> float:
+    """Return the least value that a loss of labels ±1 can take.
+
+    For the logistic loss this is the entropy of the smoothed label.
+
+    >>> round(minimum(Loss("logistic", smoothing=0.2)), 4)
+    0.5004
+    """
+    if loss.name != "logistic" or loss.smoothing == 0:
+        return 0.0
+    p = loss.smoothing
+    return -p * math.log(p) - (1 - p) * math.log(1 - p)
+
+
+def reference(found: Evidence, key: str) -> float | None:
+    """Return the trace that a part is compared with, the mean over the seeds' data sets."""
+    floors = list(found.floors[key].values())
+    return float(np.mean(floors)) if floors else None
+
+
+def _row_at(run: Run, epoch: int) -> Values | None:
+    """Return the history's row of an epoch, or None if the run did not get there."""
+    (found,) = np.nonzero(run.columns["epoch"] == epoch)
+    return (
+        {name: float(column[found[0]]) for name, column in run.columns.items()}
+        if len(found)
+        else None
+    )
+
+
+def _mean(rows: list[Values], column: str) -> float | None:
+    return float(np.mean([row[column] for row in rows])) if rows else None
+
+
+def _loss(found: Evidence, rows: list[Values]) -> dict[str, float | None]:
+    value, least = _mean(rows, "train_loss"), minimum(found.figure.loss)
+    if least == 0:
+        return {"train_loss": value}
+    return {"excess_loss": None if value is None else value - least}
+
+
+def _score(rows: list[Values], column: str) -> dict[str, float | None]:
+    ceiling = 1.0 if column == "test_error" else np.inf
+    interval = Interval.of([row[column] for row in rows], 0.0, ceiling)
+    return {
+        column: _mean(rows, column),
+        f"{column}_low": interval.low if interval else None,
+        f"{column}_high": interval.high if interval else None,
+    }
+
+
+def _lines(found: Evidence) -> tuple[Line, ...]:
+    """Return the parts' references, each once; the lowest is labelled, below it, for all."""
+    values: dict[str, float] = {}
+    for part in found.figure.parts:
+        value = reference(found, part.key)
+        if value is not None:
+            values[f"{part.reference}: {value:.2f}"] = value
+    label = "; ".join(sorted(values, key=lambda name: values[name]))
+    return tuple(Line("" if k else label, value) for k, value in enumerate(sorted(values.values())))
+
+
+def _phases(found: Evidence) -> list[str]:
+    """Say where a part's hyper-parameters change."""
+    said = []
+    for part in found.figure.parts:
+        epoch, changes = 0, []
+        schedule = part.schedule(found.settings)
+        for before, after in itertools.pairwise(schedule):
+            epoch += before.epochs
+            changes.append(f"ρ = {after.rho:g}, learning rate {after.lr:g} from epoch {epoch:,}")
+        if changes:
+            said.append(f"{part.label}: {'; '.join(changes)}.")
+    return said

@@ -1,0 +1,142 @@
+"""What the paper says of gradient descent against 1-SAM: Scenario I (no bias) and II (bias)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from ....data import Dataset
+from ....models import Architecture
+from ...contract import Verdict
+from ..table1 import THRESHOLD
+from .evidence import Evidence, at, over_largest
+from .figure import Part
+from .judging import FRACTION, above, below, near
+
+
+def baseline(
+    number: int,
+    arch: Callable[[Any], Architecture],
+    floor: Callable[[Dataset, Any], float] | None = None,
+    reference: str = "floor",
+    descent: str = "GD + weight decay",
+) -> tuple[Part, Part]:
+    """Return the two panels of a figure: (a) descent with weight decay, (b) 1-SAM."""
+    return (
+        Part("gd", f"{number}a", descent, arch, floor, reference),
+        Part("sam", f"{number}b", "1-SAM", arch, floor, reference),
+    )
+
+
+def scenario_one(found: Evidence) -> list[Verdict]:
+    """Judge: both algorithms generalise, and the trace falls under weight decay too."""
+    name = f"wen2023.fig{found.figure.number}"
+    verdicts = [
+        below(
+            f"{name}.{part.key}_generalises",
+            f"{part.label} without bias generalises (test error)",
+            found.final(part.key, "test_error"),
+            THRESHOLD,
+            decisive=found.fit(part.key),
+            within=FRACTION,
+        )
+        for part in found.figure.parts
+    ]
+    verdicts += [
+        below(
+            f"{name}.{part.key}_trace_falls",
+            f"the trace falls through training under {part.label} (last over largest)",
+            found.each(part.key, lambda run: over_largest(run, "trace")),
+            1,
+            decisive=found.fit(part.key),
+            within=FRACTION,
+        )
+        for part in found.figure.parts
+    ]
+    verdicts.append(
+        below(
+            f"{name}.flatter",
+            f"1-SAM ends flatter than {found.part('gd').label} (ratio of traces)",
+            [b / a for a, b in found.pairs("gd", "sam", "trace")],
+            1,
+            decisive=found.fit("gd", "sam"),
+            paper="silent",
+        )
+    )
+    return verdicts
+
+
+def scenario_two(
+    found: Evidence,
+    *,
+    fails: bool = False,
+    degrades_after: int | None = None,
+    bound_needs: str = "lab",
+) -> list[Verdict]:
+    """Judge: 1-SAM ends flatter, at the floor where there is one, and generalises worse.
+
+    Args:
+        found: The evidence.
+        fails: Whether the paper also says that 1-SAM fails to generalise.
+        degrades_after: The epoch after which the paper sees 1-SAM's test error grow.
+        bound_needs: The preset whose epochs it takes to say that 1-SAM does not reach the floor.
+    """
+    name, descent = f"wen2023.fig{found.figure.number}", found.part("gd").label
+    both, sam = found.fit("gd", "sam"), found.fit("sam")
+    verdicts = [
+        below(
+            f"{name}.flatter",
+            f"1-SAM ends flatter than {descent} (ratio of traces)",
+            [b / a for a, b in found.pairs("gd", "sam", "trace")],
+            1,
+            decisive=both,
+        ),
+        above(
+            f"{name}.worse",
+            f"1-SAM generalises worse than {descent} (difference of test errors)",
+            [b - a for a, b in found.pairs("gd", "sam", "test_error")],
+            0,
+            decisive=both,
+        ),
+    ]
+    if fails:
+        verdicts.append(
+            above(
+                f"{name}.sam_fails",
+                "1-SAM with bias does not generalise (test error)",
+                found.final("sam", "test_error"),
+                THRESHOLD,
+                decisive=sam,
+                within=FRACTION,
+            )
+        )
+    if degrades_after is not None:
+        verdicts.append(
+            above(
+                f"{name}.degrades",
+                f"1-SAM's test error grows after epoch {degrades_after:,} (end minus then)",
+                found.each(
+                    "sam",
+                    lambda run: run.final["test_error"] - at(run, degrades_after, "test_error"),
+                ),
+                0,
+                decisive=sam,
+            )
+        )
+    if found.part("sam").floor:
+        verdicts.append(_reaches_bound(found, name, bound_needs))
+    return verdicts
+
+
+def _reaches_bound(found: Evidence, name: str, needs: str) -> Verdict:
+    verdict = near(
+        f"{name}.reaches_bound",
+        "1-SAM reaches the lower bound of the trace, approximately (trace/bound)",
+        found.over_floor("sam"),
+        decisive=found.fit("sam"),
+    )
+    if verdict.holds is not False or found.as_long_as(needs, "sam"):
+        return verdict
+    reason = f"1-SAM may not have converged: its epochs are below those of the preset {needs}"
+    return dataclasses.replace(verdict, holds=None, reason=reason)

@@ -18,7 +18,7 @@ from ..theory import sights
 from .figures import COLOURS, FAINT, FALLBACK, INK, STYLE
 
 Tell = Callable[[str], None]
-EXPECTED_SECONDS = 30.0
+EXPECTED_SECONDS = 60.0
 BLUE, ORANGE, GREEN = COLOURS["sam"], COLOURS["gd"], FALLBACK[0]
 
 
@@ -159,7 +159,7 @@ def accuracy(tell: Tell) -> bytes:
     left.legend()
     figure.supxlabel(
         "Found by linear programmes with column generation; three seeds, band: all of them. "
-        "A point with f = 0 counts as wrong; one on a kink has relu' = 0.",
+        "f = 0 counts as wrong.\nPoints on a kink have relu' = 0.",
         fontsize=9, color=FAINT, x=0.01, ha="left",
     )  # fmt: skip
     return _png(figure)

@@ -146,7 +146,10 @@ def test_the_weighted_mean_that_the_message_names():
 )
 def test_a_batch_that_is_not_cut_takes_any_loss(options):
     model, (x, _) = network(), batches(1)[0]
+    before = [p.detach().clone() for p in model.parameters()]
     MSAM(model, BAD["class weights"], lr=0.1, **{"rho": 0.3, **options}).step(x, LABELS)
+    moved = zip(before, model.parameters(), strict=True)
+    assert any(not torch.equal(old, new) for old, new in moved)
 
 
 GOOD = {
@@ -167,6 +170,7 @@ def test_a_mean_is_taken(loss, dtype):
     optimizer = MSAM(model, GOOD[loss], lr=0.0, rho=0.3, method="loop")
     with torch.random.fork_rng():
         optimizer.step(*batches(1, n=50, dtype=dtype)[0])
+    assert all(p.grad is not None for p in model.parameters())  # the base had its gradients
 
 
 def test_batchnorm_is_no_reason_to_refuse():

@@ -47,7 +47,10 @@ def test_a_base_with_a_scheduler_is_still_a_base():
     model = network()
     sgd = torch.optim.SGD(model.parameters(), lr=0.1)
     torch.optim.lr_scheduler.StepLR(sgd, 1)
+    before = [p.detach().clone() for p in model.parameters()]
     SAM(sgd).step(closure_of(model, mse, *batches(1)[0]))
+    moved = zip(before, model.parameters(), strict=True)
+    assert any(not torch.equal(old, new) for old, new in moved)
 
 
 def test_a_base_that_makes_no_optimizer():

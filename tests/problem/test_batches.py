@@ -87,7 +87,8 @@ def test_padding_with_zeros_is_no_other_example():
     def padded(items):
         return nn.utils.rnn.pad_sequence([words[i] for i in items], True), torch.tensor(items)
 
-    batches_of(DataLoader(range(40), 8, shuffle=True, collate_fn=padded), None)
+    found = batches_of(DataLoader(range(40), 8, shuffle=True, collate_fn=padded), None)
+    assert sorted(int(i) for _, y in found for i in y) == list(range(40))
 
 
 def test_the_generator_of_a_loader_is_found_as_it_was():

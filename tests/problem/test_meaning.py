@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -100,7 +102,7 @@ MEANS = {
 
 @pytest.mark.parametrize("name", MEANS)
 def test_a_mean_over_examples_is_taken(name):
-    Problem(mlp(), MEANS[name], data(300))
+    assert math.isfinite(Problem(mlp(), MEANS[name], data(300)).value())
 
 
 def test_weights_are_seen_in_a_network_that_fits():
@@ -117,7 +119,8 @@ def test_weights_are_seen_in_a_network_that_fits():
 
 def test_batchnorm_in_training_may_couple_examples():
     model = seeded(lambda: nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)))
-    Problem(model, CE, data(), mode="train", batch_size=20)
+    problem = Problem(model, CE, data(), mode="train", batch_size=20)
+    assert problem.value() != Problem(model, CE, data(), mode="train").value()  # they are coupled
 
 
 def test_a_loss_that_takes_no_single_row_is_still_compared():
@@ -215,7 +218,9 @@ WHOLE_NUMBERS = {
 
 @pytest.mark.parametrize("name", WHOLE_NUMBERS)
 def test_whole_numbers_need_not_be_classes(name):
-    fl.measure(mlp(1), WHOLE_NUMBERS[name], data(), "trace")
+    found = fl.measure(mlp(1), WHOLE_NUMBERS[name], data(), "trace", dtype="float64")["trace"]
+    dense = Problem(mlp(1), WHOLE_NUMBERS[name], data(), dtype="float64").matrix().dense()
+    assert found.value == pytest.approx(float(dense.trace()), rel=1e-9)
 
 
 @pytest.mark.parametrize("loss", [CE, cross_entropy, "cross_entropy"])

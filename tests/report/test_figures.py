@@ -83,7 +83,8 @@ def test_a_picture_grows_with_its_panels():
 
 def test_a_plot_may_have_rows_of_different_lengths():
     panel = CASES["one seed"]
-    size(draw(Plot("n", "t", ((panel, panel), (panel,)))))
+    ragged = size(draw(Plot("n", "t", ((panel, panel), (panel,)))))
+    assert ragged == size(draw(Plot("n", "t", ((panel, panel), (panel, panel)))))
 
 
 @pytest.mark.parametrize(

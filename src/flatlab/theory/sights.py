@@ -66,9 +66,13 @@ class Accuracy:
 
 
 def trace_by_scale(d: int = 30, n: int = 100, seed: int = 0) -> tuple[Array, Array, float]:
-    """Return r, the trace of eq. (5) with that r, and the floor 4√(d+1)."""
+    """Return r, the trace of eq. (5) with that r, and the floor 4√(d+1).
+
+    The right r = (d+1)^¼ and the printed (d²+1)^¼ are among the values.
+    """
     data = xor(d=d, n=n, seed=seed, n_test=0)
-    r = np.geomspace(1.2, 8, 60)
+    marked = [(d + 1) ** 0.25, (d**2 + 1) ** 0.25]
+    r = np.sort(np.concatenate([np.geomspace(1.2, 8, 60), marked]))
     return r, np.array([four_neurons(data, r=float(each)).trace for each in r]), bias_floor(data)
 
 

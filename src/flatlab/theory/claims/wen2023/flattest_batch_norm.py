@@ -13,6 +13,7 @@ from ... import bounds
 from ...constructions import xor_batch_norm
 from ...flattest import flattest
 from ...interpolators import flattened, random_interpolators
+from ...predicates import satisfies_condition_1
 from ...solution import Array, Solution
 from ..contract import (
     Line,
@@ -45,6 +46,7 @@ def condition_1(trial: Trial) -> Iterator[Line]:
         rows = {tuple(row) for row in data.x_train}
         wanted = {(*corner, *row) for corner in cube(2) for row in rest}
         yield true("the training set is {±1}² × S", rows == wanted and data.n == 4 * s)
+        yield true("and flatlab's own question says so", satisfies_condition_1(data))
         yield near_zero("y − x1·x2", np.max(np.abs(data.y_train - np.prod(data.x_train[:, :2], 1))))
         quadrants = np.unique(data.x_train[:, :2], axis=0, return_counts=True)[1]
         yield equal("points in the emptiest and in the fullest quadrant",

@@ -14,8 +14,8 @@ from ... import bounds
 from ...constructions import no_bias_xor
 from ...flattest import flattest
 from ...interpolators import flattened, random_interpolators
+from ...predicates import path_norm
 from ...rademacher import path_norm_ball
-from ...solution import Solution
 from ..contract import (
     Line,
     Trial,
@@ -122,7 +122,7 @@ def markov(trial: Trial) -> Iterator[Line]:
 def lemma_3_1(trial: Trial) -> Iterator[Line]:
     dims = (6, 8, 12, 16)
     sizes = [
-        _path_norm(flattest(xor(d=d, n=4 * d, seed=trial.seed, n_test=0), "no-bias").solution)
+        path_norm(flattest(xor(d=d, n=4 * d, seed=trial.seed, n_test=0), "no-bias").solution)
         for d in dims
     ]
     yield at_most(
@@ -143,14 +143,14 @@ def lemma_3_1(trial: Trial) -> Iterator[Line]:
         )
         yield slope(
             "slope in d of their path norm, d = 6 to 16, n = 4d", dims,
-            [_path_norm(found.solution) for found in flat], at_most=0.1,
+            [path_norm(found.solution) for found in flat], at_most=0.1,
         )  # fmt: skip
     data = xor(d=10, n=40, seed=trial.seed, n_test=0)
     for epsilon in (0.0, 0.1):
         formula = 2 * math.sqrt(2) * math.sqrt(1 + epsilon**2) / (1 - epsilon)
         yield equal(
             f"path norm of the xor network with ε = {epsilon}, 2√2·√(1+ε²)/(1−ε)",
-            _path_norm(no_bias_xor(data, epsilon)), formula,
+            path_norm(no_bias_xor(data, epsilon)), formula,
         )  # fmt: skip
     rng, counts = trial.rng("R_S"), (20, 40, 80, 160, 320)
     draws = trial.size(20, 200)
@@ -181,8 +181,3 @@ claim_ntk = not_checkable(
     "Learning xor with the neural tangent kernel needs Ω(d²) samples.",
     "A lower bound over all n that is cited, not proved, in the source.",
 )
-
-
-def _path_norm(solution: Solution) -> float:
-    W1, W2 = solution.params["W1"], solution.params["W2"]
-    return float(np.sum(np.linalg.norm(W1, axis=1) * np.abs(W2)))

@@ -11,6 +11,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,14 +48,16 @@ def _timed(what: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - start, answer
 
 
-def _pyhessian(x: Tensor, y: Tensor, ask: Callable[[Any], Any], weights: str) -> Any:
+def _pyhessian(
+    x: Tensor, y: Tensor, ask: Callable[[Any], Any], weights: str, seed: int = vgg.SEED
+) -> Any:
     """Ask PyHessian about the network; nothing global is left behind."""
     net = vgg.network(weights)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the reference cycle that its create_graph makes
         import pyhessian
 
-        torch.manual_seed(vgg.SEED)
+        torch.manual_seed(seed)
         asked = pyhessian.hessian(net, LOSS, data=(x, y), cuda=False)
         answer = ask(asked)
         asked.gradsH = None
@@ -115,58 +118,58 @@ def trace(tell: Tell, weights: str, n: int = 1000, probes: int = 12) -> list[Row
     ]
 
 
-def lambda_max(tell: Tell, weights: str, n: int = 1000, iterations: int = 40) -> list[Row]:
-    """Compare λ_max to 1e-3, by its residual, with PyHessian's power iteration to its 1e-3."""
+def lambda_max(tell: Tell, weights: str, n: int = 1000, starts: int = 5) -> list[Row]:
+    """Compare λ_max to 1e-3, by its residual, with PyHessian's power iteration to its 1e-3.
+
+    How long both take depends on the random vector they start from, PyHessian's by a factor of
+    four: the times of several starts are added.
+    """
     x, y, images = vgg.images(n)
-    tell(f"lambda_max: Lanczos, {n:,} images")
     net, wanted = vgg.network(weights), {"lambda_max": LambdaMax(tolerance=TOLERANCE)}
     measure(net, LOSS, (x[:8], y[:8]), wanted)
-    ours, readings = _timed(lambda: measure(net, LOSS, (x, y), wanted))
-    reading = readings["lambda_max"]
+    if installed():
+        _pyhessian(x[:8], y[:8], lambda h: None, weights)
+    ours, theirs, found, values = [], [], [], []
+    for start in range(starts):
+        tell(f"lambda_max: {n:,} images, start {start + 1} of {starts}")
+        seconds, readings = _timed(partial(measure, net, LOSS, (x, y), wanted, seed=start))
+        ours.append(seconds)
+        found.append(readings["lambda_max"])
+        if installed():
+            seconds, (value, _) = _timed(partial(_pyhessian, x, y, _largest, weights, start))
+            theirs.append(seconds)
+            values.append(value[0])
+    truth = max(float(reading.value) for reading in found)  # Ritz values come from below
+    products = [reading.card.products for reading in found]
     what = (
-        f"λ_max to {TOLERANCE:g}, VGG11/4, {n:,} {images}, {weights} weights: flatlab, "
-        f"{reading.card.products} products, {number(float(reading.value))}"
+        f"λ_max to {TOLERANCE:g}, VGG11/4, {n:,} {images}, {weights} weights, mean of {starts} "
+        f"starts: flatlab, {min(products)} to {max(products)} products, {number(truth)}"
     )
-    if not installed():
+    if not theirs:
         return [
-            Row("lambda_max", what, ours, "s"),
+            Row("lambda_max", what, float(np.mean(ours)), "s"),
             Row("lambda_max", "skipped: pyhessian is not installed"),
         ]
-    tell("lambda_max: PyHessian")
-    _pyhessian(x[:8], y[:8], lambda h: None, weights)
-    theirs, (values, _) = _timed(
-        lambda: _pyhessian(x, y, lambda h: h.eigenvalues(top_n=1, tol=TOLERANCE), weights)
-    )
-    off = values[0] / float(reading.value) - 1
-    if not abs(off) <= 0.2:
+    off = np.array(values) / truth - 1
+    if not np.abs(off).max() <= 0.2:
         raise RuntimeError(
-            f"flatlab's λ_max is {float(reading.value):g}, PyHessian's eigenvalue {values[0]:g}: "
-            "they are different ones, so comparing their speed means nothing"
+            f"flatlab's λ_max is {truth:g}, PyHessian's eigenvalues are {values}: they are "
+            "different ones, so comparing their speed means nothing"
         )
-    told = f"the same, PyHessian at its tolerance {TOLERANCE:g}: its value is off by {off:+.1%}"
-    rows = [
-        Row("lambda_max", what, ours, "s", theirs / ours, LAMBDA_MAX),
-        Row("lambda_max", told, theirs, "s"),
+    each = np.array(theirs) / np.array(ours)
+    told = (
+        f"the same, PyHessian at its tolerance {TOLERANCE:g}: off by {off.min():+.1%} to "
+        f"{off.max():+.1%}; ratios of single starts {each.min():.2g} to {each.max():.2g}, median "
+        f"{np.median(each):.2g}"
+    )
+    return [
+        Row("lambda_max", what, float(np.mean(ours)), "s", sum(theirs) / sum(ours), LAMBDA_MAX),
+        Row("lambda_max", told, float(np.mean(theirs)), "s"),
     ]
-    if abs(off) > TOLERANCE:
-        rows.append(_longer(tell, x, y, weights, float(reading.value), ours, iterations))
-    return rows
 
 
-def _longer(
-    tell: Tell, x: Tensor, y: Tensor, weights: str, truth: float, ours: float, iterations: int
-) -> Row:
-    """Time PyHessian when it is not allowed to stop before so many iterations."""
-    tell(f"lambda_max: PyHessian, {iterations} iterations")
-    seconds, (values, _) = _timed(
-        lambda: _pyhessian(
-            x, y, lambda h: h.eigenvalues(top_n=1, maxIter=iterations, tol=0.0), weights
-        )
-    )
-    what = (
-        f"PyHessian made to go on for {iterations} iterations: off by {values[0] / truth - 1:+.1%}"
-    )
-    return Row("lambda_max", what, seconds, "s", seconds / ours)
+def _largest(asked: Any) -> Any:
+    return asked.eigenvalues(top_n=1, tol=TOLERANCE)
 
 
 def tracker(

@@ -145,7 +145,7 @@ def test_peak_memory_is_at_least_the_interpreter():
 
 MEASURING = {
     "trace": lambda: measures.trace(quiet, "He", n=12, probes=4),
-    "lambda_max": lambda: measures.lambda_max(quiet, "default", n=12, iterations=3),
+    "lambda_max": lambda: measures.lambda_max(quiet, "default", n=12, starts=1),
     "tracker": lambda: measures.tracker(quiet, "He", n=12, batch=8),
     "sam_step": lambda: sam_step.benchmark(quiet, batch=8, rounds=1),
     "measure_memory": lambda: measure_memory.benchmark(quiet, warm_up=1, repeats=1),

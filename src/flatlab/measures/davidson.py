@@ -26,10 +26,12 @@ from .krylov import LARGE, Krylov, Ritz, rounding
 
 # Beyond this share of θ a correction is no small one, and its size no estimate.
 TRUSTED = 0.05
+# The start is less exact, and what it misses is not used as an estimate.
+BLURRED = 0.2
 # A may bend along a correction by so much of θ more than the nearby matrix does.
 SURPRISE = 0.25
 # An error is so many times the estimated correction.
-CAUTION = 4
+CAUTION = 8
 # So many pairs are handed on; more would only cost memory.
 KEPT = 16
 # A second start is taken where the second eigenvalue is at least this share of the first: on other
@@ -63,28 +65,27 @@ def known_of(space: Krylov) -> Known:
 
 
 class Davidson:
-    """A growing space that starts with given vectors and goes on with corrections.
+    """A growing space that starts with a given vector and goes on with corrections.
 
     Attributes:
         exhausted: Whether the largest Ritz pair is exact up to rounding.
         missing: Error of the largest Ritz value by the nearby matrix; infinite where that is far,
-            and until every start and one correction have been multiplied.
+            and until a correction has been multiplied.
     """
 
-    def __init__(self, matrix: Matrix, starts: Tensor, near: Known):
+    def __init__(self, matrix: Matrix, start: Tensor, near: Known):
         """Begin.
 
         Args:
             matrix: The matrix.
-            starts: Vectors to start with, (size, k); nearly dependent ones are left out.
+            start: Vector to start with, (size, 1).
             near: Pairs of a nearby matrix.
         """
         self.matrix, self.near = matrix, near
         self.dtype = torch.float64 if matrix.size <= LARGE else torch.float32
         self.basis = torch.empty((matrix.size, 0), dtype=self.dtype)
         self.products = torch.empty((matrix.size, 0), dtype=self.dtype)
-        self.starts = _independent(starts.to(self.dtype))
-        self._next = self.starts[:, :1]
+        self._next = start.to(self.dtype)
         self._is_near, self.exhausted = True, False
         self.missing = math.inf
 
@@ -117,19 +118,15 @@ class Davidson:
 
     def _choose(self, r: Tensor, theta: float, bent: float, v: Tensor) -> None:
         """Choose the next vector, and say what is missing."""
-        given = self.starts.shape[1]
-        if self.steps > given:  # v was a correction: does A bend along it as was thought?
+        if self.steps > 1:  # v was a correction: does A bend along it as was thought?
             overlap = (self.near.vectors.to(self.dtype).T @ v)[:, 0].double().numpy()
             thought = float(self.near.values @ overlap**2)
             self._is_near &= bent <= thought + SURPRISE * theta
-        if self.steps < given:
-            self._next = self.starts[:, self.steps : self.steps + 1]
-            return
         correction = self._corrected(r, theta)
         missing = float((r * correction).sum())
-        self._is_near &= 0 <= missing <= TRUSTED * theta
+        self._is_near &= 0 <= missing <= (TRUSTED if self.steps > 1 else BLURRED) * theta
         self._next = correction if self._is_near else r
-        good = self._is_near and self.steps > given
+        good = self._is_near and self.steps > 1
         self.missing = max(CAUTION * missing, self._ritz.floor) if good else math.inf
 
     @property
@@ -152,16 +149,3 @@ class Davidson:
             gaps = np.maximum(gaps, (values[-1] - values[-2]) / 2)
         weights = torch.from_numpy(1 / gaps - 1 / theta).to(self.dtype)
         return r / theta + others @ (weights[:, None] * (others.T @ r))
-
-
-def _independent(vectors: Tensor) -> Tensor:
-    """Return orthonormal vectors of the same span, those left out that add almost nothing."""
-    kept = vectors[:, :0]
-    for k in range(vectors.shape[1]):
-        v = vectors[:, k : k + 1]
-        size = v.norm()
-        for _ in range(2):
-            v = v - kept @ (kept.T @ v)
-        if v.norm() > 0.3 * size:
-            kept = torch.cat([kept, v / v.norm()], 1)
-    return kept

@@ -33,11 +33,15 @@ LEAST = 50
 # Parameters times examples from which thinning pays.
 DEAR = 2e7
 COARSE = 3e-3
+# So many products at most on the way from coarse to fine.
+PASSING = 4
 # So many products on thinned data where there is a last time.
 GLANCE = 8
 # So much of a random vector goes into the start: an eigenvector that thinned data do not have is
 # then no longer invisible to the residual. The first correction takes it out again.
 SPRINKLE = 0.05
+# So much of a rival goes in as well: on other data it may be the uppermost.
+BLEND = 0.3
 # The error by residuals may be so many times that by the nearby matrix.
 LOOSE = 30
 
@@ -114,8 +118,8 @@ def refine(
     """Return λ_max from that of a nearby matrix.
 
     It is reached when the error by the nearby matrix is small, and that by residuals not much
-    larger, or that by residuals twice. `passing` is content with all starts and a nearby matrix
-    that guides, or a coarse error.
+    larger, or that by residuals twice. `passing` is content with a nearby matrix that guides, or a
+    coarse error.
     """
     sure = 0
     while True:
@@ -126,7 +130,7 @@ def refine(
         near = _within(ritz, -1, space.missing, tolerance) and _within(
             ritz, -1, by_residuals, LOOSE * tolerance
         )
-        enough = passing and space.steps >= space.starts.shape[1] and space.is_near
+        enough = passing and space.is_near
         complete = near or enough or sure >= 2 or space.exhausted
         if complete or space.steps >= limit or not effort.left():
             break
@@ -197,8 +201,7 @@ class LambdaMax:
             memory.known = known_of(lanczos)
             return end.outcome("Lanczos" + (", from the last time" if since else ""))
         given = near.leaders if warm is None else torch.cat([near.vectors[:, -1:], warm], 1)
-        starts = torch.cat([_mixed(given[:, -1:], effort, SPRINKLE), given[:, :-1]], 1)
-        space = Davidson(matrix, starts, near)
+        space = Davidson(matrix, _mixed(_blended(given), effort, SPRINKLE), near)
         end = refine(space, effort, self.tolerance, limit)
         memory.known = space.known
         return end.outcome(f"Davidson, from thinned data{since}")
@@ -223,21 +226,26 @@ class LambdaMax:
                 extreme(lanczos, effort, -1, COARSE, most, times=1)
                 known = known_of(lanczos)
             else:
-                space = Davidson(matrix, known.leaders, known)
-                refine(space, effort, COARSE, self.max_products, passing=True)
+                space = Davidson(matrix, _blended(known.leaders), known)
+                refine(space, effort, COARSE, min(PASSING, self.max_products), passing=True)
                 known = _refreshed(known, space)
         return known
 
 
 def _refreshed(known: Known, space: Davidson) -> Known:
     """Return the pairs of a coarser level with the leaders of a finer one in their place."""
-    if not space.is_near:
-        return space.known
     fine = space.known
-    count = space.starts.shape[1]
-    others = known.vectors[:, :-count] - fine.vectors @ (fine.vectors.T @ known.vectors[:, :-count])
-    values = np.append(known.values[:-count], fine.values)
+    others = known.vectors[:, :-1] - fine.vectors @ (fine.vectors.T @ known.vectors[:, :-1])
+    values = np.append(known.values[:-1], fine.values)
     return Known(values, torch.cat([torch.linalg.qr(others)[0], fine.vectors], 1))
+
+
+def _blended(vectors: Tensor) -> Tensor:
+    """Return the last of some vectors with something of the others in it."""
+    last = vectors[:, -1:] / vectors[:, -1].norm()
+    others = vectors[:, :-1] - last @ (last.T @ vectors[:, :-1])
+    made: Tensor = last + BLEND * others.sum(1, keepdim=True)
+    return made
 
 
 def _mixed(vectors: Tensor, effort: Effort, share: float) -> Tensor:

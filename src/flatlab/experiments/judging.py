@@ -1,0 +1,78 @@
+"""Verdicts by an interval over seeds: below a bound, above it, or near 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .analysis import Rule, judge
+from .contract import Interval, Verdict
+
+THRESHOLD = 0.1  # test error below which a network generalises
+# Relative distance within which a trace "approximately reaches" its bound. SAM of a fixed radius
+# leaves the mean of y f at 0.97 to 1.00 in `table1`'s lab, and the bound is proportional to |f|.
+NEAR = 0.1
+
+ANYTHING = (-np.inf, np.inf)
+FRACTION = (0.0, 1.0)
+
+
+def below(
+    claim: str,
+    statement: str,
+    values: Sequence[float],
+    bound: float,
+    *,
+    decisive: bool,
+    within: tuple[float, float] = ANYTHING,
+    paper: str | None = None,
+) -> Verdict:
+    """Judge "it is below the bound": the whole interval must lie on one side."""
+
+    def rule(found: Interval) -> tuple[bool | None, str]:
+        if found.high < bound:
+            return True, f"the interval lies below {bound:g}"
+        if found.low >= bound:
+            return False, f"the interval does not reach below {bound:g}"
+        return None, f"the interval contains {bound:g}"
+
+    said = paper or f"< {bound:g}"
+    return judge(claim, statement, said, values, rule, decisive=decisive, within=within)
+
+
+def above(
+    claim: str,
+    statement: str,
+    values: Sequence[float],
+    bound: float,
+    *,
+    decisive: bool,
+    within: tuple[float, float] = ANYTHING,
+    paper: str | None = None,
+) -> Verdict:
+    """Judge "it is above the bound": the whole interval must lie on one side."""
+
+    def rule(found: Interval) -> tuple[bool | None, str]:
+        if found.low > bound:
+            return True, f"the interval lies above {bound:g}"
+        if found.high <= bound:
+            return False, f"the interval does not reach above {bound:g}"
+        return None, f"the interval contains {bound:g}"
+
+    said = paper or f"> {bound:g}"
+    return judge(claim, statement, said, values, rule, decisive=decisive, within=within)
+
+
+def near(claim: str, statement: str, ratios: Sequence[float], *, decisive: bool) -> Verdict:
+    """Judge "the ratio is 1, approximately": within 10 %."""
+    rule: Rule = _near
+    return judge(claim, statement, "1", ratios, rule, decisive=decisive, within=(0.0, np.inf))
+
+
+def _near(ratio: Interval) -> tuple[bool | None, str]:
+    if ratio.low > 1 - NEAR and ratio.high < 1 + NEAR:
+        return True, f"the ratio's interval lies within {NEAR:.0%} of 1"
+    if ratio.high < 1 - NEAR or ratio.low > 1 + NEAR:
+        return False, f"the ratio's interval lies more than {NEAR:.0%} from 1"
+    return None, f"the ratio's interval contains 1 ± {NEAR:.0%}"

@@ -219,7 +219,7 @@ def test_runs_as_in_the_paper_make_every_claim_hold():
         ("sec6.reaches_bound.bias", "bias_sam", {"trace_ggn": 1.11 * 4 * 31**0.5}, "fails"),
         ("sec6.reaches_bound.bias", "bias_sam", {"trace_ggn": 1.09 * 4 * 31**0.5}, "holds"),
         ("sec6.reaches_bound.sim_ln", "sim_ln_sam", {"trace_ggn": 2.3}, "fails"),
-        ("fig4.flatter", "bias_sam", {"trace": 90.0}, "fails"),
+        ("table1.flatter", "bias_sam", {"trace": 90.0}, "fails"),
     ],
 )
 def test_one_change_turns_its_verdict(claim, line, values, word):
@@ -237,12 +237,12 @@ def test_quick_and_small_sizes_assess_nothing():
         assert all(v.measured is not None and "preset lab" in v.reason for v in found.values())
 
 
-def test_one_seed_assesses_nothing():
+def test_one_seed_is_judged_by_its_value_without_an_interval():
     settings = dataclasses.replace(LAB, seeds=1)
-    found = verdicts(settings, "lab", made_up(settings))
+    found = verdicts(settings, "lab", made_up(settings, **AS_IN_THE_PAPER))
     for v in found.values():
-        assert (v.word, v.low, v.high) == ("not assessed", None, None)
-        assert v.reason == "needs two seeds or more, has 1"
+        assert (v.word, v.low, v.high) == ("holds", None, None)
+        assert v.reason.startswith("one seed, so that the interval is one point")
 
 
 def test_runs_that_failed_are_missing_and_not_guessed():
@@ -250,7 +250,7 @@ def test_runs_that_failed_are_missing_and_not_guessed():
     kept = {name: run for name, run in runs.items() if not name.startswith("sim_bn-sam")}
     findings = table1.analyse(LAB, "lab", kept)
     by_claim = {v.claim: v for v in findings.verdicts}
-    assert by_claim["wen2023.table1.sim_bn"].reason == "needs two seeds or more, has 0"
+    assert by_claim["wen2023.table1.sim_bn"].reason == "no run is there to judge by"
     assert by_claim["wen2023.table1.no_bias"].holds is True
     (row,) = [row for row in findings.tables["table1"] if row["seeds"] == 0]
     assert row["network"] == "Sim-BN" and row["trace"] is None

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from flatlab.experiments import CATALOGUE
+from flatlab.experiments.evidence import at, over_largest
+from flatlab.experiments.judging import above, below, near
 from flatlab.experiments.wen2023 import fig1, fig4, fig5, fig7, fig8, fig9, fig11
-from flatlab.experiments.wen2023.panels.evidence import at, collect, over_largest
-from flatlab.experiments.wen2023.panels.judging import above, below, near
+from flatlab.experiments.wen2023.panels.evidence import collect
 from flatlab.experiments.wen2023.panels.pictures import minimum, picture, reference
 from flatlab.losses import Loss
 from flatlab.report.figures import draw
@@ -214,7 +215,7 @@ def test_one_change_turns_its_verdict(module, claim, changes, word):
 
 
 @FIGURES
-def test_quick_and_small_sizes_and_one_seed_assess_nothing(module):
+def test_quick_and_small_sizes_assess_nothing(module):
     lab, quick = module.PRESETS["lab"], module.PRESETS["quick"]
     shorter = {f.name: 10 for f in dataclasses.fields(lab) if f.name.endswith("_epochs")}
     for settings, preset in (
@@ -222,13 +223,19 @@ def test_quick_and_small_sizes_and_one_seed_assess_nothing(module):
         (lab, "quick"),
         (dataclasses.replace(lab, n=50), "lab"),
         (dataclasses.replace(lab, **shorter), "lab"),
-        (dataclasses.replace(lab, seeds=1), "lab"),
-        (module.PRESETS["paper"], "paper"),
     ):
         runs = made_up(module, settings, **as_in_the_paper(module))
         found = verdicts(module, settings, preset, runs)
         assert {v.word for v in found.values()} == {"not assessed"}
         assert all(v.measured is not None for v in found.values())
+
+
+@FIGURES
+def test_the_papers_one_seed_is_judged_without_an_interval(module):
+    paper = module.PRESETS["paper"]
+    found = verdicts(module, paper, "paper", made_up(module, paper, **as_in_the_paper(module)))
+    assert {v.word for v in found.values()} == {"holds"}
+    assert all((v.low, v.high) == (None, None) for v in found.values())
 
 
 def test_only_the_papers_epochs_say_that_three_layers_miss_the_floor():

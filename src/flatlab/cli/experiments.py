@@ -88,6 +88,7 @@ def run(
         "id": experiment_id,
         "preset": preset,
         "seconds": round(time.monotonic() - started, 2),
+        "finding": findings.finding,
         "verdicts": [dataclasses.asdict(verdict) for verdict in findings.verdicts],
         "tables": findings.tables,
         "runs": result.paths,
@@ -102,6 +103,8 @@ def run(
         for name, rows in findings.tables.items():
             console.print_table(rows, name)
         console.print_verdicts(findings.verdicts)
+        if findings.finding:
+            console.print_line(f"finding: {findings.finding}")
         for note in findings.notes:
             console.print_line(f"note: {note}")
         for figure in figures:

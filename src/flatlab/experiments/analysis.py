@@ -22,7 +22,7 @@ def judge(
     decisive: bool,
     within: tuple[float, float] = (-np.inf, np.inf),
 ) -> Verdict:
-    """Return the verdict on one quantity, one value a seed.
+    """Return the verdict on one quantity, one value a seed; one seed is judged by its value.
 
     Args:
         claim: The claim's id.
@@ -37,10 +37,13 @@ def judge(
     measured = float(np.mean(values)) if len(values) else None
     low, high = (interval.low, interval.high) if interval else (None, None)
     holds: bool | None = None
-    if interval is None:
-        reason = f"needs two seeds or more, has {len(values)}"
+    if measured is None:
+        reason = "no run is there to judge by"
     elif not decisive:
         reason = "a run diverged, or the sizes are below those of the preset lab"
+    elif interval is None:
+        holds, reason = rule(Interval(measured, measured, measured))
+        reason = f"one seed, so that the interval is one point: {reason}"
     else:
         holds, reason = rule(interval)
     return Verdict(claim, statement, paper, measured, low, high, holds, reason)

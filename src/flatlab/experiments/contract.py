@@ -94,25 +94,64 @@ class Panel:
 
 
 @dataclasses.dataclass(frozen=True)
+class Dot:
+    """One row of `Dots`: a label and one value a seed. `role` picks the colour."""
+
+    label: str
+    role: str
+    values: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Dots:
+    """Axes with one row for each of some things compared: seeds, their mean and its interval.
+
+    `lines` are vertical references; `within` is what the quantity can be.
+    """
+
+    title: str
+    xlabel: str
+    dots: tuple[Dot, ...]
+    lines: tuple[Line, ...] = ()
+    xscale: str = "linear"
+    within: tuple[float, float] = (-np.inf, np.inf)
+
+
+@dataclasses.dataclass(frozen=True)
 class Plot:
-    """A picture: rows of panels over a common x axis. `caption` is one sentence below it."""
+    """A picture: rows of panels over a common x axis. `caption` is one sentence below it.
+
+    `xscale` is "symlog" (epochs), "log" or "linear". Rows of `Dots` have an x axis of their own.
+    """
 
     name: str
     title: str
-    panels: tuple[tuple[Panel, ...], ...]
+    panels: tuple[tuple[Panel | Dots, ...], ...]
     xlabel: str = "epoch"
     xscale: str = "symlog"
     caption: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
+class TheoryPlot:
+    """A picture of the theory: its file's name, and what it shows (a key of `report.theory`)."""
+
+    name: str
+    shows: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Findings:
-    """Everything an analysis says: verdicts, tables (rows of plain values) and plots."""
+    """Everything an analysis says: verdicts, tables (rows of plain values) and plots.
+
+    `finding` is what came out, in plain language; it is made from the numbers.
+    """
 
     verdicts: tuple[Verdict, ...]
     tables: Mapping[str, list[dict[str, Any]]]
-    plots: tuple[Plot, ...]
+    plots: tuple[Plot | TheoryPlot, ...]
     notes: tuple[str, ...] = ()
+    finding: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,12 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, SymmetricalLogLocator
 
-from ..experiments.contract import Panel, Plot, Series
+from ..experiments.contract import Dots, Interval, Panel, Plot, Series, TheoryPlot
 from ..store import ensure_directory, write_atomically
 
 # Two hues that stay apart in grey and for colour-blind readers (Okabe & Ito).
 COLOURS = {"sam": "#0072B2", "gd": "#D55E00"}
-FALLBACK = ("#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+FALLBACK = ("#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7a5195", "#8c6d31")
 INK, FAINT = "#222222", "#8a8a8a"
 
 STYLE: dict[Any, Any] = {
@@ -38,31 +38,45 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def save(plots: tuple[Plot, ...], folder: Path) -> list[Path]:
+def save(plots: tuple[Plot | TheoryPlot, ...], folder: Path) -> list[Path]:
     """Draw every plot to a PNG in the folder; return the paths."""
     ensure_directory(folder)
     paths = []
     for plot in plots:
         paths.append(folder / f"{plot.name}.png")
-        write_atomically(paths[-1], draw(plot))
+        if isinstance(plot, TheoryPlot):
+            from .theory import PICTURES, drawn
+
+            write_atomically(paths[-1], drawn(PICTURES[plot.shows]))
+        else:
+            write_atomically(paths[-1], draw(plot))
     return paths
 
 
 def draw(plot: Plot) -> bytes:
     """Return the PNG of one plot."""
     rows, columns = len(plot.panels), max(len(row) for row in plot.panels)
+    dots = any(isinstance(panel, Dots) for row in plot.panels for panel in row)
+    height = sum(max(_height(panel) for panel in row) for row in plot.panels)
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(3.7 * columns + 0.4, 2.9 * rows + 1.3), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False, sharex="col")
+        figure = Figure(
+            figsize=((5.2 if dots else 3.7) * columns + 0.4, height + 1.3), layout="constrained"
+        )
+        axes = figure.subplots(rows, columns, squeeze=False, sharex=False if dots else "col")
         for i, row in enumerate(plot.panels):
             for j, panel in enumerate(row):
+                if isinstance(panel, Dots):
+                    _dots(axes[i, j], panel, named=j == 0)
+                    continue
                 _panel(axes[i, j], panel, plot)
                 if i == rows - 1:
                     axes[i, j].set_xlabel(plot.xlabel)
-                if j > 0 and panel.ylabel == row[0].ylabel:
+                first = row[0]
+                if j > 0 and isinstance(first, Panel) and panel.ylabel == first.ylabel:
                     axes[i, j].set_ylabel("")
         handles, labels = _legend(axes)
-        figure.legend(handles, labels, loc="outside upper right", ncols=len(labels))
+        if labels:
+            figure.legend(handles, labels, loc="outside upper right", ncols=min(len(labels), 4))
         figure.suptitle(plot.title, x=0.01, ha="left", fontsize=14, fontweight="bold", color=INK)
         if plot.caption:
             figure.supxlabel(plot.caption, fontsize=9, color=FAINT, x=0.01, ha="left")
@@ -71,11 +85,48 @@ def draw(plot: Plot) -> bytes:
     return buffer.getvalue()
 
 
+def _height(panel: Panel | Dots) -> float:
+    return 2.9 if isinstance(panel, Panel) else max(2.0, 0.42 * len(panel.dots) + 0.9)
+
+
+def _dots(ax: Axes, panel: Dots, named: bool) -> None:
+    """Draw a row for each thing compared, the first on top."""
+    roles = list(dict.fromkeys(dot.role for dot in panel.dots))
+    for k, dot in enumerate(panel.dots):
+        colour = COLOURS.get(dot.role, FALLBACK[roles.index(dot.role) % len(FALLBACK)])
+        values = [value for value in dot.values if np.isfinite(value)]
+        if not values:
+            continue
+        ax.plot(values, [k] * len(values), "o", color=colour, alpha=0.35, markersize=4, zorder=3)
+        interval = Interval.of(values, *panel.within)
+        mean = float(np.mean(values))
+        if interval:
+            low = max(interval.low, min(values) / 10) if panel.xscale == "log" else interval.low
+            ax.plot([low, interval.high], [k, k], color=colour, linewidth=2, zorder=3)
+        ax.plot([mean], [k], "o", color=colour, markersize=8, markeredgecolor="white", zorder=4)
+    for line in panel.lines:
+        ax.axvline(line.value, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
+        ax.annotate(
+            line.label, (line.value, 1), xycoords=("data", "axes fraction"), xytext=(3, -2),
+            textcoords="offset points", va="top", fontsize=8.5, color=INK,
+        )  # fmt: skip
+    ax.set_yticks(range(len(panel.dots)), [dot.label if named else "" for dot in panel.dots])
+    ax.set_ylim(len(panel.dots) - 0.5, -0.8)
+    ax.tick_params(axis="y", length=0)
+    ax.set_title(panel.title, loc="left", color=INK)
+    ax.set_xlabel(panel.xlabel)
+    positive = all(v > 0 for dot in panel.dots for v in dot.values)
+    ax.set_xscale("log" if panel.xscale == "log" and positive else "linear")
+    ax.set_axisbelow(True)
+    ax.grid(axis="both", color="#eeeeee", linewidth=0.8, zorder=0)
+
+
 def _panel(ax: Axes, panel: Panel, plot: Plot) -> None:
     if not panel.series:
         ax.text(0.5, 0.5, "no finished run", ha="center", color=FAINT, transform=ax.transAxes)
-    for k, series in enumerate(panel.series):
-        _curves(ax, series, k)
+    others = [series.role for series in panel.series if series.role not in COLOURS]
+    for series in panel.series:
+        _curves(ax, series, others.index(series.role) if series.role in others else 0)
     for line in panel.lines:
         ax.axhline(line.value, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
         ax.annotate(
@@ -105,6 +156,8 @@ def _panel(ax: Axes, panel: Panel, plot: Plot) -> None:
         ax.xaxis.set_major_formatter(FuncFormatter(_epoch))
         ax.xaxis.set_minor_locator(NullLocator())
         ax.set_xlim(left=0)
+    elif plot.xscale == "log":
+        ax.set_xscale("log")
 
 
 def _log_axis(ax: Axes, panel: Panel) -> None:
@@ -122,7 +175,11 @@ def _log_axis(ax: Axes, panel: Panel) -> None:
 
 def _curves(ax: Axes, series: Series, k: int) -> None:
     colour = COLOURS.get(series.role, FALLBACK[k % len(FALLBACK)])
-    ax.plot(series.x, series.y.mean(0), color=colour, linewidth=2, label=series.label, zorder=3)
+    marker = "o" if len(series.x) <= 12 else ""
+    ax.plot(
+        series.x, series.y.mean(0), marker, linestyle="-", color=colour, linewidth=2,
+        label=series.label, zorder=3,
+    )  # fmt: skip
     if len(series.y) > 1:
         low, high = series.y.min(0), series.y.max(0)
         ax.fill_between(series.x, low, high, color=colour, alpha=0.18, linewidth=0, zorder=2)

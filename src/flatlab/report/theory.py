@@ -29,9 +29,14 @@ def save_theory(folder: Path, tell: Tell) -> list[Path]:
     for name, picture in PICTURES.items():
         tell(name)
         paths.append(folder / f"{name}.png")
-        with matplotlib.rc_context(STYLE):
-            write_atomically(paths[-1], picture(tell))
+        write_atomically(paths[-1], drawn(picture, tell))
     return paths
+
+
+def drawn(picture: Callable[[Tell], bytes], tell: Tell = lambda now: None) -> bytes:
+    """Return the PNG of one of `PICTURES`."""
+    with matplotlib.rc_context(STYLE):
+        return picture(tell)
 
 
 def trace_by_scale(tell: Tell) -> bytes:

@@ -45,25 +45,10 @@ from ...specs import spec
 from ...theory import batch_norm_xor, bias_floor, layer_norm_floor, no_bias_floor
 from ..analysis import curves, finals, judge, mean
 from ..contract import Experiment, Findings, Interval, Line, Panel, Planned, Plot, Verdict
+from ..evidence import diverged, large_enough
+from ..judging import THRESHOLD, below, near
 
 Count = Annotated[int, Field(gt=0)]
-# What must be as large as in `lab` for a verdict.
-DECISIVE = (
-    "width",
-    "d",
-    "n",
-    "n_test",
-    "gd_epochs",
-    "no_bias_epochs",
-    "bias_epochs",
-    "bias_epochs_second",
-    "batch_norm_epochs",
-    "layer_norm_epochs",
-)
-THRESHOLD = 0.1  # test error below which a network generalises
-# Relative distance within which a trace "approximately reaches" its bound. SAM of a fixed radius
-# leaves the mean of y f at 0.97 to 1.00 in `lab`, and the bound is proportional to |f|.
-NEAR = 0.1
 
 
 @spec
@@ -219,9 +204,7 @@ def reference(key: str, s: Settings) -> float:
 
 def analyse(s: Settings, preset: str, runs: Mapping[str, Run]) -> Findings:
     """Turn runs into the table, its pictures and the verdicts."""
-    lab = PRESETS["lab"]
-    large = all(getattr(s, name) >= getattr(lab, name) for name in DECISIVE)
-    decisive = large and preset != "quick"
+    decisive = large_enough(s, PRESETS["lab"]) and preset != "quick"
     found = {row.key: _groups(runs, row.key, s) for row in ROWS}
     sound = {
         row.key: all(run.status == "done" for group in found[row.key].values() for run in group)
@@ -252,12 +235,7 @@ def analyse(s: Settings, preset: str, runs: Mapping[str, Run]) -> Findings:
     verdicts.append(_flatter(found["bias"], fit["bias"]))
     panels = {row.key: _panels(row, found[row.key], floors[row.key]) for row in ROWS}
     plots = (_overview(panels, verdicts), *(_picture(row, panels[row.key]) for row in ROWS))
-    notes = tuple(
-        f"{name} diverged in epoch {run.diverged_at}; it stands with its last finite state"
-        for name, run in runs.items()
-        if run.status == "diverged"
-    )
-    return Findings(tuple(verdicts), {"table1": table}, plots, notes)
+    return Findings(tuple(verdicts), {"table1": table}, plots, diverged(runs))
 
 
 def _groups(runs: Mapping[str, Run], key: str, s: Settings) -> dict[str, list[Run]]:
@@ -302,37 +280,21 @@ def _generalises(row: Row, group: list[Run], decisive: bool) -> Verdict:
 
 
 def _reaches_bound(row: Row, group: list[Run], floor: float, decisive: bool) -> Verdict:
-    def rule(ratio: Interval) -> tuple[bool | None, str]:
-        if ratio.low > 1 - NEAR and ratio.high < 1 + NEAR:
-            return True, f"the ratio's interval lies within {NEAR:.0%} of 1"
-        if ratio.high < 1 - NEAR or ratio.low > 1 + NEAR:
-            return False, f"the ratio's interval lies more than {NEAR:.0%} from 1"
-        return None, f"the ratio's interval contains 1 ± {NEAR:.0%}"
-
-    return judge(
+    return near(
         f"wen2023.sec6.reaches_bound.{row.key}",
         f"1-SAM {row.title} reaches the lower bound of the trace, approximately (trace/bound)",
-        "1",
         [value / floor for value in finals(group, "trace_ggn")],
-        rule,
         decisive=decisive,
     )
 
 
 def _flatter(groups: dict[str, list[Run]], decisive: bool) -> Verdict:
-    def rule(ratio: Interval) -> tuple[bool | None, str]:
-        if ratio.low <= 1 <= ratio.high:
-            return None, "the ratio's interval contains 1"
-        side = "below" if ratio.high < 1 else "above"
-        return ratio.high < 1, f"the ratio's interval lies {side} 1"
-
     pairs = zip(finals(groups["sam"], "trace"), finals(groups["gd"], "trace"), strict=False)
-    return judge(
-        "wen2023.fig4.flatter",
+    return below(
+        "wen2023.table1.flatter",
         "with bias, 1-SAM's minimum is flatter than gradient descent's (trace ratio)",
-        "< 1",
         [sam / gd for sam, gd in pairs],
-        rule,
+        1,
         decisive=decisive,
     )
 

@@ -1,5 +1,8 @@
 """The figures' common builder: parts a and b, trained by rows of Table 2 and compared."""
 
+from ...judging import above as above
+from ...judging import below as below
+from ...judging import near as near
 from .evidence import Evidence as Evidence
 from .figure import Count as Count
 from .figure import Epochs as Epochs
@@ -8,9 +11,6 @@ from .figure import Part as Part
 from .figure import Sizes as Sizes
 from .figure import experiment as experiment
 from .figure import row as row
-from .judging import above as above
-from .judging import below as below
-from .judging import near as near
 from .scenarios import baseline as baseline
 from .scenarios import scenario_one as scenario_one
 from .scenarios import scenario_two as scenario_two

@@ -17,6 +17,7 @@ from ....schedule import Phase
 from ....specs import spec
 from ....theory.claims.wen2023.hyperparameters import TABLE2, Row
 from ...contract import Experiment, Findings, Planned, Verdict
+from ...evidence import diverged
 from .evidence import Evidence, collect
 from .pictures import picture, table
 
@@ -134,16 +135,11 @@ class Figure:
     def analyse(self, s: Sizes, preset: str, runs: Mapping[str, Run]) -> Findings:
         """Turn runs into a table, a picture and the verdicts."""
         evidence = collect(self, s, preset, runs)
-        notes = tuple(
-            f"{name} diverged in epoch {run.diverged_at}; it stands with its last finite state"
-            for name, run in runs.items()
-            if run.status == "diverged"
-        )
         return Findings(
             tuple(self.verdicts(evidence)),
             {f"fig{self.number}": table(evidence)},
             (picture(evidence),),
-            notes,
+            diverged(runs),
         )
 
 

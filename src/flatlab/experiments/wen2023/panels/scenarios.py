@@ -9,10 +9,10 @@ from typing import Any
 from ....data import Dataset
 from ....models import Architecture
 from ...contract import Verdict
-from ..table1 import THRESHOLD
-from .evidence import Evidence, at, over_largest
+from ...evidence import at, over_largest
+from ...judging import FRACTION, THRESHOLD, above, below, near
+from .evidence import Evidence
 from .figure import Part
-from .judging import FRACTION, above, below, near
 
 
 def baseline(

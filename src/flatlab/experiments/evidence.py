@@ -1,0 +1,103 @@
+"""Runs sorted by arm and seed, and the numbers that verdicts need."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..run import Run
+from .contract import Interval
+
+Runs = Mapping[str, Mapping[int, Run]]
+LIMITS = {"test_error": (0.0, 1.0)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """What there is to judge by.
+
+    Attributes:
+        settings: The experiment's settings.
+        runs: Arm's key → seed → run; runs that failed are missing.
+        floors: Arm's key → seed → the trace to compare with; empty where none is known.
+        decisive: Whether the sizes are large enough to decide anything.
+    """
+
+    settings: Any
+    runs: Runs
+    floors: Mapping[str, Mapping[int, float]]
+    decisive: bool
+
+    def fit(self, *keys: str) -> bool:
+        """Return whether these arms can be judged: sizes are large enough, no run diverged."""
+        return self.decisive and all(
+            run.status == "done" for key in keys for run in self.runs[key].values()
+        )
+
+    def each(self, key: str, value: Callable[[Run], float]) -> list[float]:
+        """Return a number of each run of an arm, in the order of seeds."""
+        return [value(run) for run in self.runs[key].values()]
+
+    def final(self, key: str, column: str) -> list[float]:
+        """Return a column's last value in each run of an arm."""
+        return self.each(key, lambda run: run.final[column])
+
+    def mean(self, key: str, column: str) -> float:
+        """Return the mean of a column's last values; NaN without runs."""
+        values = self.final(key, column)
+        return float(np.mean(values)) if values else float("nan")
+
+    def interval(self, key: str, column: str) -> Interval | None:
+        """Return the interval of a column's last value over the seeds."""
+        return Interval.of(self.final(key, column), *LIMITS.get(column, (-np.inf, np.inf)))
+
+    def pairs(self, one: str, other: str, column: str) -> list[tuple[float, float]]:
+        """Return the last values of two arms in the seeds that both have."""
+        a, b = self.runs[one], self.runs[other]
+        return [(a[seed].final[column], b[seed].final[column]) for seed in a if seed in b]
+
+    def over_floor(self, key: str) -> list[float]:
+        """Return the final Gauss–Newton trace over the floor of the same data set."""
+        floors = self.floors[key]
+        return [run.final["trace_ggn"] / floors[seed] for seed, run in self.runs[key].items()]
+
+
+def by_seed(runs: Mapping[str, Run], name: Callable[[int], str], seeds: int) -> dict[int, Run]:
+    """Return seed → run, of those that are there.
+
+    >>> by_seed({}, "run-seed{}".format, 3)
+    {}
+    """
+    return {seed: runs[name(seed)] for seed in range(seeds) if name(seed) in runs}
+
+
+def large_enough(settings: Any, least: Any) -> bool:
+    """Return whether no size and no number of epochs is below that of other settings."""
+    return all(
+        getattr(settings, field.name) >= getattr(least, field.name)
+        for field in dataclasses.fields(least)
+        if field.name in ("width", "d", "n", "n_test") or "epochs" in field.name
+    )
+
+
+def diverged(runs: Mapping[str, Run]) -> tuple[str, ...]:
+    """Return a note on each run that diverged."""
+    return tuple(
+        f"{name} diverged in epoch {run.diverged_at}; it stands with its last finite state"
+        for name, run in runs.items()
+        if run.status == "diverged"
+    )
+
+
+def at(run: Run, epoch: int, column: str) -> float:
+    """Return a column at the logged epoch nearest to one."""
+    nearest = int(np.argmin(np.abs(run.columns["epoch"] - epoch)))
+    return float(run.columns[column][nearest])
+
+
+def over_largest(run: Run, column: str) -> float:
+    """Return a column's last value over its largest in the run."""
+    return float(run.columns[column][-1] / run.columns[column].max())

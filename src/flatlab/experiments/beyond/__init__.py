@@ -1,0 +1,1 @@
+"""Questions that the sources leave open, one file each."""

@@ -11,7 +11,9 @@ from scipy.stats import t
 from torch import nn
 
 from flatlab.measures import Budget, Effort
+from flatlab.measures.alignment import Alignment
 from flatlab.measures.average_sharpness import AverageSharpness
+from flatlab.measures.diagonal import Diagonal
 from flatlab.measures.frobenius import Frobenius
 from flatlab.measures.probes import needed, sketch, survey
 from flatlab.measures.trace import LayerTrace, Trace
@@ -48,9 +50,33 @@ def test_an_exact_trace_stops_in_time():
     assert "of 1,500 examples" in outcome.method
 
 
+def test_an_exact_diagonal_stops_in_time_within_its_error():
+    made = problem(3000, (20, 40, 10))
+    whole = Diagonal().read(made, Effort(0))
+    paid = Diagonal().read(made, Effort(0, Budget(products=120)))
+    assert not paid.complete and not paid.exact and "of 3,000 examples" in paid.method
+    off = np.abs(paid.value - whole.value)
+    inside = off <= t.ppf(0.975, paid.dof) * paid.stderr + 1e-15
+    assert 0.8 <= inside.mean() <= 1  # entries share their examples
+
+
+def test_alignment_asks_the_budget():
+    made = problem(300)
+    effort = Effort(0, Budget(products=20))
+    found = Alignment(tolerance=1e-6).read(made, effort)
+    assert not found.exact and not found.complete and effort.spent <= 22
+    assert Alignment().read(made, Effort(0)).exact
+
+
 def test_with_enough_budget_it_is_exact():
     made = problem()
-    for measure in (Trace(), LayerTrace(), Trace(matrix="gram"), Trace(matrix="fisher")):
+    for measure in (
+        Trace(),
+        Diagonal(),
+        LayerTrace(),
+        Trace(matrix="gram"),
+        Trace(matrix="fisher"),
+    ):
         whole = measure.read(made, Effort(0))
         paid = measure.read(made, Effort(0, Budget(seconds=600)))
         assert paid.exact and paid.complete and paid.dof is None

@@ -64,8 +64,8 @@ class Alignment:
 
     2L stands for E‖∂ℓ_i/∂f‖²: that is 2L for ℓ = ½‖f − y‖², it makes the factors the same for any
     multiple of it, and gives other losses a meaning. If Σ = 2L G, all three are 1.
-    Exactly where all per-example gradients fit in memory, else by random signs v, since
-    E vᵀABv = Tr AB for symmetric A and B.
+    Exactly where all per-example gradients fit in memory and there is no budget, else by random
+    signs v, since E vᵀABv = Tr AB for symmetric A and B.
     """
 
     tolerance: Tolerance = 0.1
@@ -88,7 +88,7 @@ class Alignment:
         """Measure."""
         scale, labels = _power(problem), ("α", "β", "μ")
         outputs = problem.outputs[0][0].numel()
-        fits = problem.n * (outputs + 1) * problem.size <= ROOM
+        fits = problem.n * (outputs + 1) * problem.size <= ROOM and not effort.limited
         if fits if self.exact is None else self.exact:
             values = alphabet(_exact(problem, effort), scale)
             return Outcome(

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..problem import Problem
@@ -17,8 +18,8 @@ from ..specs import spec
 from .contract import About, Outcome
 from .effort import Effort
 from .eigenvalues import Kind, Limit, Tolerance
-from .probes import sample
-from .trace import Method, route
+from .probes import Vector, sample, survey
+from .trace import FIRST, MOST, Method, part_of, route
 
 _BACKPACK = (
     nn.Sequential, nn.Linear, nn.Conv1d, nn.Conv2d, nn.ReLU, nn.Tanh, nn.Sigmoid, nn.Flatten,
@@ -56,12 +57,7 @@ class Diagonal:
         """Measure; an estimate stops when the root mean square error is small against the norm."""
         way = route(problem, self.matrix, self.method, effort)
         if way == "exact":
-            kind = "ggn" if self.matrix == "hessian" else self.matrix
-            found = _by_backpack(problem) if kind == "ggn" else None
-            how = "exact, BackPACK" if found is not None else "exact, per-example gradients"
-            values = _by_rows(problem, kind) if found is None else found
-            effort.spend(problem.outputs[0][0].numel())
-            return Outcome(values, 0.0 * values, True, how)
+            return _by_examples(problem, "ggn" if self.matrix == "hessian" else self.matrix, effort)
         matrix = problem.matrix(self.matrix)
         if way == "dense":
             values = matrix.dense().diagonal().numpy()
@@ -87,7 +83,26 @@ class Diagonal:
         )  # fmt: skip
 
 
-def _by_rows(problem: Problem, kind: str) -> np.ndarray:
+def _by_examples(problem: Problem, kind: str, effort: Effort) -> Outcome:
+    """Return the mean over all examples, or over as many as a budget allows, in random order."""
+    if effort.limited:
+
+        def mean_of(chosen: NDArray[np.int64]) -> Vector:
+            return _by_rows(part_of(problem, chosen), kind, effort)
+
+        found = survey(mean_of, problem.n, effort, FIRST, MOST)
+        return Outcome(
+            found.mean, found.stderr, found.complete, found.method, found.dof, found.complete
+        )
+    values = _by_backpack(problem) if kind == "ggn" else None
+    if values is None:
+        values = _by_rows(problem, kind, effort)
+        return Outcome(values, 0.0 * values, True, "exact, per-example gradients")
+    effort.spend(problem.outputs[0][0].numel())
+    return Outcome(values, 0.0 * values, True, "exact, BackPACK")
+
+
+def _by_rows(problem: Problem, kind: str, effort: Effort) -> np.ndarray:
     total = torch.zeros(problem.size, dtype=torch.float64)
     for x, outputs, y in pieces(problem):
         values, vectors = factors(problem, kind, outputs, y)
@@ -95,6 +110,7 @@ def _by_rows(problem: Problem, kind: str) -> np.ndarray:
         for c in range(values.shape[1]):
             squares = rows(problem, x, vectors[..., c]).double().square()
             total += values[:, c].double() @ squares / problem.n
+            effort.spend()
     return np.asarray(total.numpy())
 
 

@@ -124,14 +124,20 @@ class Survey:
         """Degrees of freedom of the standard error; None if there is none."""
         return None if self.complete else self.groups - 1
 
+    @property
+    def method(self) -> str:
+        """How it was found, in words."""
+        if self.complete:
+            return "exact, per-example gradients"
+        return f"per-example gradients of {self.seen:,} of {self.population:,} examples"
+
     def outcome(self, labels: tuple[str, ...] = ()) -> Outcome:
         """Return it as a measure does: an array if there are labels."""
-        how = f"per-example gradients of {self.seen:,} of {self.population:,} examples"
         return Outcome(
             self.mean if labels else float(self.mean[0]),
             self.stderr if labels else float(self.stderr[0]),
             self.complete,
-            "exact, per-example gradients" if self.complete else how,
+            self.method,
             self.dof,
             self.complete,
             labels,

@@ -130,6 +130,24 @@ def test_a_phase_continues_the_one_before():
     assert all(split.params[k].tobytes() == whole.params[k].tobytes() for k in whole.params)
 
 
+def test_a_run_keeps_the_parameters_at_the_ends_of_its_phases(tmp_path, one_unit_at_a_time):
+    phases = [sam(epochs=k) for k in (2, 3, 4)]
+    whole = fl.train(ARCH, DATA, schedule=phases, out=tmp_path / "whole")
+    assert len(whole.ends) == 2
+    for k, end in enumerate(whole.ends, 1):
+        alone = fl.train(ARCH, DATA, schedule=phases[:k])
+        assert list(end) == list(alone.params)
+        assert all(end[name].tobytes() == alone.params[name].tobytes() for name in end)
+    for stop in (1, 2, 4, 6):  # in the first phase, at its end, in the second, in the third
+        out = tmp_path / f"stopped{stop}"
+        fl.train(ARCH, DATA, schedule=phases, out=out, report=interrupt_at(stop))
+        resumed = fl.train(ARCH, DATA, schedule=phases, out=out)
+        for run in (resumed, fl.load_run(out)):
+            assert [{k: v.tobytes() for k, v in end.items()} for end in run.ends] == [
+                {k: v.tobytes() for k, v in end.items()} for end in whole.ends
+            ]
+
+
 def test_progress_is_reported(one_unit_at_a_time):
     seen = []
     fl.train(ARCH, DATA, schedule=[sam(epochs=3)], report=seen.append)

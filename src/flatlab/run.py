@@ -42,6 +42,7 @@ class Run:
         diverged_at: The epoch in which the loss stopped being finite, or None.
         path: The run directory, or None for a run kept in memory.
         data: The data set, when it was given in memory; otherwise made again when needed.
+        ends: Parameters at the end of each phase that is over but the last, in order.
     """
 
     config: RunConfig
@@ -53,6 +54,7 @@ class Run:
     diverged_at: int | None = None
     path: Path | None = None
     data: Dataset | None = None
+    ends: tuple[Params, ...] = ()
 
     @property
     def history(self) -> pd.DataFrame:
@@ -113,6 +115,7 @@ def load_run(path: str | Path) -> Run:
         notes=notes,
         diverged_at=result["diverged_at"] if result else None,
         path=Path(path),
+        ends=phase_ends(checkpoint),
     )
 
 
@@ -155,8 +158,22 @@ def split(checkpoint: Checkpoint) -> tuple[Columns, Params]:
     parts: dict[str, Columns] = {"history": {}, "params": {}}
     for name in checkpoint.meta.get("order", checkpoint.tensors):  # the file has its own order
         part, _, rest = name.partition("/")
-        parts[part][rest] = checkpoint.tensors[name]
+        if part in parts:
+            parts[part][rest] = checkpoint.tensors[name]
     return parts["history"], parts["params"]
+
+
+def phase_ends(checkpoint: Checkpoint) -> tuple[Params, ...]:
+    """Return a checkpoint's parameters at the ends of phases, in their order."""
+    ends: list[Params] = []
+    for name in checkpoint.meta.get("order", ()):
+        part, _, rest = name.partition("/")
+        if part == "ends":
+            phase, _, parameter = rest.partition("/")
+            if int(phase) == len(ends):
+                ends.append({})
+            ends[-1][parameter] = checkpoint.tensors[name]
+    return tuple(ends)
 
 
 def versions() -> dict[str, str]:

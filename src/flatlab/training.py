@@ -22,7 +22,7 @@ from .errors import StoreError, UserError, unknown
 from .interrupts import interrupts
 from .losses import Loss, as_loss
 from .models import Architecture, Params, build
-from .run import Columns, Run, load_run, read_result, split, start_of, start_table
+from .run import Columns, Run, load_run, phase_ends, read_result, split, start_of, start_table
 from .schedule import LogGrid, Phase
 from .store import RunStore
 
@@ -223,6 +223,7 @@ class _Session:
         self.patience = patience  # seconds between two checkpoints
         self.notes: list[str] = []
         self.rows: list[dict[str, float]] = []
+        self.ends: list[Params] = []
         self.phase, self.unit, self.before = 0, 0, 0.0
         checkpoint = store.load_checkpoint() if store else None
         if checkpoint:
@@ -234,6 +235,7 @@ class _Session:
             self.notes += checkpoint.warnings
             self.phase, self.unit = checkpoint.meta["phase"], checkpoint.meta["unit"]
             self.before = checkpoint.meta["seconds"]
+            self.ends = list(phase_ends(checkpoint))
         self.trainer = self._trainer(backend, params)
         self.kind = "engine" if isinstance(self.trainer, CompiledTrainer) else "torch"
         begun = checkpoint.meta.get("trainer", self.kind) if checkpoint else self.kind
@@ -269,6 +271,8 @@ class _Session:
             if self.diverged_at is not None:
                 return self._end("diverged")
             self.phase, self.unit = self.phase + 1, 0
+            if self.phase < len(schedule):
+                self.ends.append(self.trainer.params())
         return self._end("done")
 
     diverged_at: int | None = None
@@ -352,6 +356,8 @@ class _Session:
         if self.store:
             tensors = {f"history/{name}": column for name, column in self._columns().items()}
             tensors |= {f"params/{name}": value for name, value in self.trainer.params().items()}
+            for k, params in enumerate(self.ends):
+                tensors |= {f"ends/{k}/{name}": value for name, value in params.items()}
             meta = {"phase": self.phase, "unit": self.unit, "trainer": self.kind}
             meta |= {"seconds": self._seconds(), "order": list(tensors)}
             self.store.save_checkpoint(tensors, meta)
@@ -375,6 +381,7 @@ class _Session:
             diverged_at=self.diverged_at,
             path=self.store.path if self.store else None,
             data=self.data,
+            ends=tuple(self.ends),
         )
         if self.store:
             self.store.save_history(run.columns)

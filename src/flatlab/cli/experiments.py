@@ -83,7 +83,8 @@ def run(
     folder = folder_of(experiment, preset, out)
     interrupted = any(outcome.status == "interrupted" for outcome in result.outcomes)
     findings = result.findings
-    figures = [] if interrupted or not result.paths else report.save(findings.plots, folder)
+    nothing = result.outcomes and not result.paths  # a theory's experiment has no runs to miss
+    figures = [] if interrupted or nothing else report.save(findings.plots, folder)
     document = {
         "id": experiment_id,
         "preset": preset,
@@ -109,7 +110,8 @@ def run(
             console.print_line(f"note: {note}")
         for figure in figures:
             console.print_line(f"picture: {figure}")
-        console.print_line(f"{document['seconds']} s, runs in {out / 'runs'}")
+        where = f", runs in {out / 'runs'}" if result.outcomes else ""
+        console.print_line(f"{document['seconds']} s{where}")
     if interrupted:
         return complain("interrupted: run the same command again to continue", INTERRUPTED)
     return _exit_code(result, strict)

@@ -47,6 +47,8 @@ def settings_of(
     settings = experiment.presets[preset]
     values: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
     fields = [field.name for field in dataclasses.fields(settings)]
+    if seeds is not None and "seeds" not in fields:
+        raise UserError(f"{experiment.id} draws nothing and has no seeds: leave --seeds out")
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals:

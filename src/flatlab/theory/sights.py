@@ -78,16 +78,19 @@ def trace_by_scale(d: int = 30, n: int = 100, seed: int = 0) -> tuple[Array, Arr
 
 def circle_regions(n: int = 12, epsilons: tuple[float, ...] = (0.1, 0.03, 0.003)) -> Circle:
     """Return the regions of the memorising network on n even points, for shrinking ε."""
-    angles = 2 * np.pi * np.arange(n) / n
-    labels = np.resize([1.0, -1.0], n)
-    points = from_arrays(np.stack([np.cos(angles), np.sin(angles)], 1), labels)
-    half = {}
+    points, half = circle_points(n), {}
     for epsilon in epsilons:
         made = memorising(points, epsilon=epsilon)
         fine = np.linspace(0, 2 * np.pi / n, 20_001)
         ring = np.stack([np.cos(fine), np.sin(fine)], 1)
         half[epsilon] = float(fine[made.hidden(ring)[0][:, 0] > 0].max())
-    return Circle(angles, labels, half)
+    return Circle(2 * np.pi * np.arange(n) / n, points.y_train, half)
+
+
+def circle_points(n: int = 12) -> Dataset:
+    """Return n even points of the unit circle, labelled 1 and −1 in turn."""
+    angles = 2 * np.pi * np.arange(n) / n
+    return from_arrays(np.stack([np.cos(angles), np.sin(angles)], 1), np.resize([1.0, -1.0], n))
 
 
 def batch_norm_path(d: int = 6, s: int = 5, seed: int = 0) -> tuple[Array, Array]:

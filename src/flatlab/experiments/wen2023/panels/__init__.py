@@ -12,8 +12,10 @@ from .figure import Sizes as Sizes
 from .figure import experiment as experiment
 from .figure import row as row
 from .scenarios import baseline as baseline
+from .scenarios import generalises as generalises
 from .scenarios import scenario_one as scenario_one
 from .scenarios import scenario_two as scenario_two
+from .scenarios import unless_short as unless_short
 
 __all__ = [
     "Count",
@@ -26,8 +28,10 @@ __all__ = [
     "baseline",
     "below",
     "experiment",
+    "generalises",
     "near",
     "row",
     "scenario_one",
     "scenario_two",
+    "unless_short",
 ]

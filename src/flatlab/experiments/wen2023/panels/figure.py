@@ -13,7 +13,7 @@ from ....data import Dataset, xor
 from ....losses import Loss
 from ....models import Architecture
 from ....run import Run
-from ....schedule import Phase
+from ....schedule import Algorithm, Phase
 from ....specs import spec
 from ....theory.claims.wen2023.hyperparameters import TABLE2, Row
 from ...contract import Experiment, Findings, Planned, Verdict
@@ -21,6 +21,7 @@ from ...evidence import diverged
 from .evidence import Evidence, collect
 from .pictures import picture, table
 
+Tables = Mapping[str, list[dict[str, Any]]]
 Count = Annotated[int, Field(gt=0)]
 Epochs = Annotated[int, Field(ge=0)]  # of a later phase; 0 leaves it out
 FULL_BATCH = 100  # the paper's n, which Table 2 gives as the batch size of gradient descent
@@ -52,6 +53,7 @@ class Part:
         floor: (data, settings) → the trace to compare with, or None where none is known.
         reference: What that trace is, in a few words.
         max_first_layer_norm: As in `Phase`.
+        algorithm: Takes the place of the rows' own, if given, in what is ours and not the paper's.
     """
 
     key: str
@@ -61,6 +63,7 @@ class Part:
     floor: Callable[[Dataset, Any], float] | None = None
     reference: str = "floor"
     max_first_layer_norm: float | None = None
+    algorithm: Algorithm | None = None
 
     def schedule(self, settings: Any) -> tuple[Phase, ...]:
         """Return its rows of Table 2 with the epochs of the settings."""
@@ -75,6 +78,8 @@ class Part:
                 }
                 if entry.batch_size == FULL_BATCH:
                     changes["batch_size"] = None
+                if self.algorithm:
+                    changes["algorithm"] = self.algorithm
                 phases.append(dataclasses.replace(entry.phase(), **changes))
         return tuple(phases)
 
@@ -93,6 +98,8 @@ class Figure:
         data: (d, n, seed, n_test) → data set.
         loss: The training loss.
         score: The column that tells generalisation: "test_error" or "test_loss".
+        tables: Evidence → tables beside that of the phases' ends, by name.
+        finding: Evidence → what came out in plain language, made from the numbers.
     """
 
     number: int
@@ -104,6 +111,8 @@ class Figure:
     data: Callable[..., Dataset] = xor
     loss: Loss = dataclasses.field(default_factory=Loss)
     score: str = "test_error"
+    tables: Callable[[Evidence], Tables] = lambda found: {}
+    finding: Callable[[Evidence], str] = lambda found: ""
 
     def data_of(self, seed: int, s: Sizes) -> Dataset:
         """Return the training and test set of a seed."""
@@ -137,9 +146,10 @@ class Figure:
         evidence = collect(self, s, preset, runs)
         return Findings(
             tuple(self.verdicts(evidence)),
-            {f"fig{self.number}": table(evidence)},
+            {f"fig{self.number}": table(evidence), **self.tables(evidence)},
             (picture(evidence),),
             diverged(runs),
+            self.finding(evidence) if all(evidence.runs.values()) else "",
         )
 
 

@@ -136,7 +136,31 @@ def _reaches_bound(found: Evidence, name: str, needs: str) -> Verdict:
         found.over_floor("sam"),
         decisive=found.fit("sam"),
     )
-    if verdict.holds is not False or found.as_long_as(needs, "sam"):
+    return unless_short(found, verdict, "sam", needs)
+
+
+def unless_short(found: Evidence, verdict: Verdict, key: str, needs: str) -> Verdict:
+    """Return a verdict; one that fails is not assessed if a part has fewer epochs than a preset."""
+    if verdict.holds is not False or found.as_long_as(needs, key):
         return verdict
     reason = f"1-SAM may not have converged: its epochs are below those of the preset {needs}"
     return dataclasses.replace(verdict, holds=None, reason=reason)
+
+
+def generalises(found: Evidence, part: Part, nearly: float) -> list[Verdict]:
+    """Judge: a part generalises (test error below 10 %), and nearly perfectly (below a share)."""
+    name, errors = f"wen2023.fig{found.figure.number}", found.final(part.key, "test_error")
+    return [
+        below(
+            f"{name}.{part.key}_generalises{ending}",
+            f"1-SAM with {part.label} generalises{words} (test error)",
+            errors,
+            bound,
+            decisive=found.fit(part.key),
+            within=FRACTION,
+        )
+        for ending, words, bound in (
+            ("", "", THRESHOLD),
+            ("_nearly_perfectly", " nearly perfectly", nearly),
+        )
+    ]

@@ -1,0 +1,209 @@
+"""Figure 3: memorising on the circle. As flat as can be, right on the data, zero elsewhere.
+
+Source:   Wen, Li & Ma 2023, Figure 3 and Section 4.1 (the construction of Theorem 4.1).
+Command:  flatlab run wen2023/fig3
+Seconds:  not measured yet (lab)
+Claim:    "The network can output the correct label for each input data point in the training set …
+          Further, the network will make the same prediction 0 for all the input data points outside
+          the shady area and this volume can be made almost as large as the support of the training
+          set by choosing ϵ sufficiently small."
+Expected: training loss below 1e-12 and trace at the floor within 1e-6 for every ε; f = 0 outside
+          the arcs |θ − θ_i| < arccos(1 − ε); the share of the circle where f ≠ 0 falls like √ε, an
+          exponent of 0.5 within 0.01.
+
+Nothing is trained: the networks are those of Theorem 4.1 in float64. What the paper leaves unsaid:
+- How many points, and which labels: twelve even ones on the unit circle with labels 1 and −1 in
+  turn. ε must be below their margin 1 − cos(2π/12) = 0.134.
+- The share is counted on an even grid of the circle.
+- The exponent is the slope of a line through log share against log ε, by least squares, over those
+  ε at which the arcs do not overlap.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from ...run import Run
+from ...specs import spec
+from ...theory import bias_floor
+from ...theory.constructions import memorising
+from ...theory.sights import circle_points
+from ..contract import Experiment, Findings, Planned, TheoryPlot, Verdict
+from ..evidence import large_enough
+
+LOSS = 1e-12
+TRACE = 1e-6
+EXPONENT = 0.01
+
+
+@spec
+class Settings:
+    """Sizes. Fields can be changed with --set."""
+
+    n: Annotated[int, Field(ge=3, le=10_000)] = 12
+    n_test: Annotated[int, Field(ge=10, le=10**8)] = 1_000_000
+    epsilon: Annotated[float, Field(gt=0)] = 0.1
+    halvings: Annotated[int, Field(ge=2, le=40)] = 10
+
+
+PRESETS = {
+    "quick": Settings(n=8, n_test=2_000, halvings=3),
+    "lab": Settings(n_test=200_000),
+    "paper": Settings(),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Caps:
+    """The memorising network of one ε.
+
+    Attributes:
+        epsilon: Width of the spikes.
+        share: Of the circle, where f ≠ 0.
+        arcs: n arcs of angle 2 arccos(1 − ε), as a share of the circle; above 1 they overlap.
+        outside: Largest |f| outside the arcs.
+        trace: Tr ∇²L.
+        floor: The least trace of all interpolating networks.
+        loss: Training loss.
+    """
+
+    epsilon: float
+    share: float
+    arcs: float
+    outside: float
+    trace: float
+    floor: float
+    loss: float
+
+
+def plan(s: Settings) -> list[Planned]:
+    """Return no runs."""
+    return []
+
+
+def networks(s: Settings) -> list[Caps]:
+    """Return the memorising networks, ε halved from one to the next."""
+    data = circle_points(s.n)
+    theta = 2 * np.pi * (np.arange(s.n_test) + 0.5) / s.n_test
+    ring = np.stack([np.cos(theta), np.sin(theta)], 1)
+    gap = 2 * np.pi / s.n
+    nearest = np.abs((theta + gap / 2) % gap - gap / 2)  # angle to the nearest training point
+    found = []
+    for epsilon in s.epsilon / 2.0 ** np.arange(s.halvings):
+        made = memorising(data, epsilon=float(epsilon))
+        f = made.outputs(ring)
+        # 1e-6: a cosine next to 1 tells angles apart no better in float64.
+        outside = nearest > np.arccos(1 - epsilon) + 1e-6
+        found.append(
+            Caps(
+                float(epsilon),
+                float(np.mean(f != 0)),
+                float(s.n * np.arccos(1 - epsilon) / np.pi),
+                float(np.abs(f[outside]).max(initial=0.0)),
+                made.trace,
+                bias_floor(data),
+                made.loss(),
+            )
+        )
+    return found
+
+
+def exponent(found: list[Caps]) -> float | None:
+    """Return the slope of log share against log ε, where the arcs do not overlap.
+
+    With fewer than two such ε it is None.
+
+    >>> made = [Caps(e, e**0.5, e**0.5, 0, 1, 1, 0) for e in (4, 0.1, 0.01)]
+    >>> round(exponent(made), 9)
+    0.5
+    """
+    apart = [each for each in found if each.arcs < 1]
+    if len(apart) < 2:
+        return None
+    x, y = np.log([each.epsilon for each in apart]), np.log([each.share for each in apart])
+    return float(np.polyfit(x, y, 1)[0])
+
+
+def analyse(s: Settings, preset: str, runs: Mapping[str, Run]) -> Findings:
+    """Make the networks, and judge what the paper says of them."""
+    found = networks(s)
+    slope = exponent(found)
+    said = "exponent unknown, as the arcs overlap" if slope is None else f"exponent {slope:.4f}"
+    return Findings(
+        judged(found, large_enough(s, PRESETS["lab"]) and preset != "quick"),
+        {"fig3": [dataclasses.asdict(each) for each in found]},
+        (TheoryPlot("fig3", "circle"),),
+        finding=f"ε from {found[0].epsilon:.3g} to {found[-1].epsilon:.3g}: f ≠ 0 on "
+        f"{found[0].share:.1%} to {found[-1].share:.1%} of the circle, {said}; trace/floor "
+        f"at most {max(each.trace / each.floor for each in found):.9f}, training loss at most "
+        f"{max(each.loss for each in found):.1g}.",
+    )
+
+
+def judged(found: list[Caps], decisive: bool) -> tuple[Verdict, ...]:
+    """Judge the networks; nothing is random, so that there is no interval."""
+
+    def verdict(
+        name: str, statement: str, paper: str, value: float | None, holds: bool | None
+    ) -> Verdict:
+        if not decisive:
+            holds, reason = None, "the sizes are below those of the preset lab"
+        elif holds is None:
+            reason = "the arcs overlap at all values of ε but one"
+        else:
+            reason = "computed, not sampled"
+        return Verdict(f"wen2023.fig3.{name}", statement, paper, value, None, None, holds, reason)
+
+    loss = max(each.loss for each in found)
+    outside = max(each.outside for each in found)
+    far = max(abs(each.trace / each.floor - 1) for each in found)
+    slope = exponent(found)
+    return (
+        verdict(
+            "interpolates",
+            "the network outputs the right label on the training set (largest training loss)",
+            "0",
+            loss,
+            loss < LOSS,
+        ),
+        verdict(
+            "zero_outside",
+            "f = 0 outside the arcs in which one neuron is active (largest |f| there)",
+            "0",
+            outside,
+            outside == 0,
+        ),
+        verdict(
+            "flattest",
+            "the trace is the least of all interpolating networks, for every ε (largest relative "
+            "distance)",
+            "0",
+            far,
+            far < TRACE,
+        ),
+        verdict(
+            "shrinks",
+            "the share of the circle where f ≠ 0 falls to 0 like √ε (exponent)",
+            "0.5",
+            slope,
+            None if slope is None else abs(slope - 0.5) < EXPONENT,
+        ),
+    )
+
+
+EXPERIMENT = Experiment(
+    id="wen2023/fig3",
+    source="Wen, Li & Ma 2023",
+    figure="Figure 3",
+    claim="on the circle, a network as flat as any interpolates and is 0 on all but a share of it "
+    "that falls like √ε",
+    presets=PRESETS,
+    plan=plan,
+    analyse=analyse,
+    module=__name__,
+)

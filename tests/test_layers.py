@@ -39,8 +39,10 @@ ALLOWED = {
     "tracking": "errors measures measuring problem",
     "explaining": "errors measures",
     "targets": "errors data run from_flags",
+    "anatomy": "data models",
+    "dissecting": "errors anatomy run",
     "theory": f"{FOUNDATIONS} data models losses schedule optim problem measures measuring",
-    "engine": f"{FOUNDATIONS} data models losses schedule",
+    "engine": f"{FOUNDATIONS} anatomy data models losses schedule",
     "torch_trainer": f"{FOUNDATIONS} data models losses schedule optim engine",
     "config": f"{FOUNDATIONS} models losses schedule",
     "durable": "errors",
@@ -55,7 +57,7 @@ ALLOWED = {
     "experiments": f"{FOUNDATIONS} data models losses schedule config run training theory measures "
     "executor store",
     "studies": f"{FOUNDATIONS} experiments executor store",
-    "report": "errors experiments studies store theory",
+    "report": "errors anatomy experiments studies store theory",
     "verifying": "errors executor experiments theory",
     "errata_page": "durable errors theory verifying",
     "listing": "data models schedule run experiments measures optim theory",
@@ -63,10 +65,10 @@ ALLOWED = {
     "constructing": "config data models run theory training",
     "console": "experiments report theory verifying",
     "cli": "errors specs data run training experiments report studies listing from_flags console "
-    "measuring explaining targets verifying constructing theory",
+    "measuring explaining targets verifying constructing theory anatomy dissecting",
     "__main__": "cli",
     "__init__": "data models optim errors losses run schedule training measures problem measuring "
-    "explaining tracking",
+    "explaining tracking anatomy dissecting",
 }
 
 

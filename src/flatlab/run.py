@@ -33,8 +33,9 @@ class Run:
 
     Attributes:
         config: What was run.
-        columns: The history, one array a column: epoch, train_loss, trace and, if there is a test
-            set, test_loss and test_error.
+        columns: The history, one array a column: epoch, train_loss, trace, trace_ggn; with a test
+            set test_loss and, for labels ±1, test_error; memorisation; and features where the data
+            set knows its relevant coordinates. Runs made before the last two were logged lack them.
         params: Final parameters; the last finite ones if the run diverged.
         status: "done", "diverged" or "interrupted".
         seconds: Time spent training, over all sittings.

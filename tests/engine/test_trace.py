@@ -224,11 +224,12 @@ def test_no_test_error_for_real_labels():
     params = random_params("None-relu-bias")
     real = some_data(DATA.x_test[:4], np.array([1.0, -1.0, 0.5, 1.0]))
     row = evaluate(ARCHITECTURES["None-relu-bias"], params, Loss("mse"), real)
-    assert list(row) == ["train_loss", "trace", "trace_ggn", "test_loss"]
+    # These data do not know their relevant coordinates: no feature score.
+    assert list(row) == ["train_loss", "trace", "trace_ggn", "test_loss", "memorisation"]
 
 
 def test_no_test_columns_without_a_test_set():
     params = random_params("None-relu-bias")
     empty = some_data(np.empty((0, D)), np.empty(0))
     row = evaluate(ARCHITECTURES["None-relu-bias"], params, Loss("mse"), empty)
-    assert list(row) == ["train_loss", "trace", "trace_ggn"]
+    assert list(row) == ["train_loss", "trace", "trace_ggn", "memorisation"]

@@ -1,9 +1,10 @@
-"""What is logged: losses, test error and the exact Hessian trace of given parameters."""
+"""What is logged of given parameters: losses, test error, the exact Hessian trace, two scores."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from ..anatomy import scores
 from ..data import Dataset
 from ..losses import Loss
 from ..models import Architecture, Params, TwoLayer
@@ -55,7 +56,8 @@ def evaluate(arch: Architecture, params: Params, loss: Loss, data: Dataset) -> d
     `trace` is Tr ∇²L; `trace_ggn` keeps only its Gauss–Newton part (1/n) Σ ℓ''‖∇f‖², which is what
     the lower bounds of the theory speak of. The two agree at interpolation and wherever Tr ∇²f = 0.
     Test error is the zero-one error, where f = 0 counts as an error: Pr(y f ≤ 0). It is left out
-    when labels are not ±1, and everything about the test set when there is none.
+    when labels are not ±1, and everything about the test set when there is none. `memorisation` and
+    `features` are the scores of `anatomy`; `features` only where relevant coordinates are known.
     """
     f, squared, second = outputs_and_curvature(arch, params, data.x_train)
     value, first, curve = loss.values(f, data.y_train)
@@ -69,7 +71,7 @@ def evaluate(arch: Architecture, params: Params, loss: Loss, data: Dataset) -> d
         row["test_loss"] = float(loss.values(f_test, data.y_test)[0].mean())
         if np.all(np.abs(data.y_test) == 1):
             row["test_error"] = float((data.y_test * f_test <= 0).mean())
-    return row
+    return row | scores(arch, params, data)
 
 
 def _hidden(arch: Architecture, weights: Weights, X: Array) -> Array:

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..data import Dataset
 from ..losses import Loss, as_loss
 from ..models import Architecture, Params, build
-from ..models.spec import TwoLayer
+from ..models.activations import activated
 
 Array = NDArray[np.float64]
 
@@ -54,7 +54,7 @@ class Solution:
         found = []
         for name in layers:
             h = u @ self.params[name].T + (self.params.get("b1", 0.0) if name == "W1" else 0.0)
-            u = activation_of(self.arch, h)
+            u = activated(self.arch, h)
             found.append(u)
         return found
 
@@ -120,13 +120,3 @@ class Solution:
 
     def _inputs(self, x: ArrayLike | None) -> Tensor:
         return torch.tensor(self.data.x_train if x is None else np.asarray(x, np.float64))
-
-
-def activation_of(arch: Architecture, h: Array) -> Array:
-    """Return σ(h)."""
-    kind = arch.activation if isinstance(arch, TwoLayer) else "relu"
-    if kind == "softplus":
-        return np.logaddexp(h, 0.0)
-    if kind == "tanh":
-        return np.tanh(h)
-    return h if kind == "identity" else np.maximum(h, 0.0)

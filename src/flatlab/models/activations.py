@@ -1,0 +1,22 @@
+"""The nonlinearities in numpy, for what is computed from weights without torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .spec import Architecture, TwoLayer
+
+Array = NDArray[np.floating[Any]]
+
+
+def activated(arch: Architecture, h: Array) -> Array:
+    """Return σ(h) of an architecture."""
+    kind = arch.activation if isinstance(arch, TwoLayer) else "relu"
+    if kind == "softplus":
+        return np.logaddexp(h, 0.0)
+    if kind == "tanh":
+        return np.tanh(h)
+    return h if kind == "identity" else np.maximum(h, 0.0)

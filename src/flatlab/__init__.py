@@ -16,10 +16,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import anatomy as anatomy
     from . import data as data
     from . import measures as measures
     from . import models as models
     from . import optim as optim
+    from .dissecting import dissect as dissect
     from .errors import FlatlabError as FlatlabError
     from .explaining import explain as explain
     from .losses import Loss as Loss
@@ -37,11 +39,12 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("data", "measures", "models", "optim")
+_ROOMS = ("anatomy", "data", "measures", "models", "optim")
 _NAMES = {
     "Budget": "measures",
     "Problem": "problem",
     "Tracker": "tracking",
+    "dissect": "dissecting",
     "explain": "explaining",
     "invariance": "measuring",
     "measure": "measuring",
@@ -64,7 +67,9 @@ __all__ = [
     "Problem",
     "Run",
     "Tracker",
+    "anatomy",
     "data",
+    "dissect",
     "explain",
     "invariance",
     "load_run",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..models import Architecture, Params, TwoLayer
 from ..models.activations import activated
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[np.float64]
 
 
 class Layer(NamedTuple):
@@ -36,7 +36,7 @@ def layers(arch: Architecture, params: Params, x: ArrayLike) -> list[Layer]:
 
     Simplified BatchNorm takes its statistics from `x`, which are therefore all training inputs.
     """
-    p = {name: np.asarray(value, np.float64) for name, value in params.items()}
+    p: Params = {name: np.asarray(value, np.float64) for name, value in params.items()}
     h = np.asarray(x, np.float64) @ p["W1"].T
     if "b1" in p:
         h += p["b1"]
@@ -69,12 +69,15 @@ def over(values: Array, totals: Array) -> Array:
     >>> over(np.array([3.0, 0.0]), np.array([4.0, 0.0])).tolist()
     [0.75, 0.0]
     """
-    return values / np.where(totals > 0, totals, 1.0)
+    found: Array = values / np.where(totals > 0, totals, 1.0)
+    return found
 
 
 def _normalised(arch: TwoLayer, u: Array, params: Params) -> Array:
     if arch.norm == "layer":
-        return u / np.maximum(np.linalg.norm(u, axis=1, keepdims=True), arch.ln_epsilon)
+        size = np.linalg.norm(u, axis=1, keepdims=True)
+        made: Array = u / np.maximum(size, arch.ln_epsilon)
+        return made
     if arch.norm == "batch":
         mean_square = (u**2).mean(0)
         alive = mean_square > 0

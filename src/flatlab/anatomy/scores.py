@@ -7,8 +7,10 @@ neurons are permuted, copied or rescaled, or if neurons are added that contribut
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..data import Dataset
 from ..models import Architecture, Params
@@ -94,7 +96,7 @@ def _of_layer(layer: Layer) -> float:
     return float(np.clip(score, 0.0, 1.0))
 
 
-def _of_weights(first: Layer, W1: Array, relevant: Sequence[int]) -> float:
+def _of_weights(first: Layer, W1: NDArray[np.floating[Any]], relevant: Sequence[int]) -> float:
     squares = np.square(W1, dtype=np.float64)
     share = over(squares[:, list(relevant)].sum(1), squares.sum(1))
     return float(np.clip(sizes(first) @ share, 0.0, 1.0))

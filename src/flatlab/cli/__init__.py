@@ -1,6 +1,7 @@
 """The command line: parse, call, print, exit code."""
 
-from . import experiments as _experiments  # noqa: F401  (each registers its commands)
+from . import anatomy as _anatomy  # noqa: F401  (each registers its commands)
+from . import experiments as _experiments  # noqa: F401
 from . import measuring as _measuring  # noqa: F401
 from . import theory as _theory  # noqa: F401
 from .app import app as app

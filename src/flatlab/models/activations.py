@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from .spec import Architecture, TwoLayer
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[np.float64]
 
 
 def activated(arch: Architecture, h: Array) -> Array:

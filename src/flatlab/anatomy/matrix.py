@@ -1,0 +1,98 @@
+"""The activation matrix: what each neuron contributes at each training point, in good order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data import Dataset
+from .gallery import feature_name, has_features, largest_neurons
+from .layers import Array, Layer, magnitudes
+from .scores import memorisation_by_layer, sizes
+
+MOST = 400
+"""Neurons shown at most."""
+MOST_CELLS = 16
+"""Up to so many cells of the relevant coordinates are told apart."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Points that stand side by side: a name and their places, `stop` excluded."""
+
+    name: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """One hidden layer, its neurons and the training points in order.
+
+    Neurons stand in the order of the point at which they contribute most, so that a network that
+    memorises shows a diagonal and one that goes by the cells of relevant coordinates shows blocks.
+
+    Attributes:
+        layer: Its number, from 1.
+        neurons: Indices of the rows.
+        points: Indices of the columns: training points by cell of the relevant coordinates, or by
+            label.
+        contributions: c_ij, signed, (neurons, points).
+        groups: Cells or labels among the columns; empty where neither is known.
+        memorisation: The layer's score.
+        covered: Share of all contributions that the rows make.
+        total: Number of neurons in the layer.
+    """
+
+    layer: int
+    neurons: NDArray[np.intp]
+    points: NDArray[np.intp]
+    contributions: Array
+    groups: tuple[Group, ...]
+    memorisation: float
+    covered: float
+    total: int
+
+
+def matrix(data: Dataset, layer: Layer, number: int) -> Matrix:
+    """Return the activation matrix of a hidden layer."""
+    points, groups = ordered_points(data)
+    size = sizes(layer)
+    chosen, whole = largest_neurons(size, MOST), float(size.sum())
+    place = magnitudes(layer.contributions[np.ix_(points, chosen)]).argmax(0)
+    neurons = chosen[np.lexsort((-size[chosen], place))]
+    (score,) = memorisation_by_layer([layer])
+    return Matrix(
+        layer=number,
+        neurons=neurons,
+        points=points,
+        contributions=layer.contributions[np.ix_(points, neurons)].T,
+        groups=groups,
+        memorisation=score,
+        covered=float(size[chosen].sum() / whole) if whole > 0 else 0.0,
+        total=len(size),
+    )
+
+
+def ordered_points(data: Dataset) -> tuple[NDArray[np.intp], tuple[Group, ...]]:
+    """Return the order of the training points, and the groups that it makes.
+
+    They go by the signs of the relevant coordinates where these are ±1 and few, by label otherwise;
+    within a group they keep their order.
+    """
+    names: list[str] | None = None
+    if has_features(data) and 2 ** len(data.relevant) <= MOST_CELLS:
+        cells = data.x_train[:, data.relevant]
+        order = np.lexsort(-cells.T[::-1])
+        names = [feature_name(cells[k], data.relevant) for k in order]
+    else:
+        order = np.argsort(-data.y_train, kind="stable")
+        if np.all(np.abs(data.y_train) == 1):
+            names = [f"y = {'+' if data.y_train[k] > 0 else '−'}1" for k in order]
+    if names is None:
+        return order, ()
+    starts = [k for k in range(len(names)) if k == 0 or names[k] != names[k - 1]]
+    stops = [*starts[1:], len(names)]
+    return order, tuple(Group(names[a], a, b) for a, b in zip(starts, stops, strict=True))

@@ -1,0 +1,56 @@
+"""Looking into a solution: `anatomy`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .app import DONE, Json, app, emit
+
+
+@app.command()
+def anatomy(
+    path: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the pictures; the run's own by default.")
+    ] = None,
+    most: Annotated[int, typer.Option(min=1, max=40, help="Neurons in the table.")] = 10,
+    as_json: Json = False,
+) -> int:
+    """Show what a solution looks like: does it memorise, or has it found the features?"""
+    from ..dissecting import dissect
+    from ..report.anatomy import save_anatomy
+
+    found = dissect(path)
+    pictures = save_anatomy(found, out or path, path.resolve().name)
+    facts: dict[str, Any] = {
+        "memorisation": found.memorisation,
+        "groups": found.groups,
+        "layers": list(found.layers),
+        "features": found.features,
+        "chance": found.chance,
+    }
+    neurons = found.neurons(most)
+    if as_json:
+        emit({"path": path, **facts, "neurons": neurons, "pictures": pictures})
+        return DONE
+    from ..console import print_line, print_table
+    from ..report.tables import number
+
+    print_table(neurons, f"the {len(neurons)} largest neurons of {found.gallery.total}")
+    print_line(
+        f"memorisation {number(found.memorisation)}: as with {number(found.groups)} groups of "
+        f"training points that share no neuron; {found.data.n} would be one for each point"
+    )
+    if len(found.layers) > 1:
+        print_line(f"by hidden layer: {', '.join(map(number, found.layers))}")
+    if found.features is not None:
+        print_line(
+            f"features {number(found.features)}: share of the first layer on relevant coordinates; "
+            f"{number(found.chance)} would be chance"
+        )
+    for picture in pictures:
+        print_line(f"picture: {picture}")
+    return DONE

@@ -317,6 +317,27 @@ def test_the_picture_is_drawn(module):
     assert draw(plot).startswith(b"\x89PNG")
 
 
+@FIGURES
+def test_scores_are_a_second_row_of_figures_1_and_4_where_runs_have_them(module):
+    lab = module.PRESETS["lab"]
+    scores = {"memorisation": (0.03, 0.06), "features": 0.3}
+    keys = [part.key for part in module.FIGURE.parts]
+    runs = made_up(module, lab, **{key: scores for key in keys})
+    old = made_up(module, lab)
+    mixed = {name: old[name] if "seed0" in name or keys[0] in name else runs[name] for name in runs}
+    panels = [picture(collect(module.FIGURE, lab, "lab", r)).panels for r in (runs, mixed, old)]
+    if module.FIGURE.number not in (1, 4):
+        assert [len(rows) for rows in panels] == [1, 1, 1]
+        return
+    # Runs of before are left out: two seeds of one part are left of the mixture.
+    assert [len(rows) for rows in panels] == [2, 2, 1]
+    assert [panel.title for panel in panels[0][1]] == ["memorisation score", "feature score"]
+    for rows, parts, seeds in ((panels[0], keys, 3), (panels[1], keys[1:], 2)):
+        for panel, last in zip(rows[1], (0.06, 0.3), strict=True):
+            assert [series.role for series in panel.series] == parts
+            assert all(series.y[:, -1].tolist() == [last] * seeds for series in panel.series)
+
+
 def test_two_floors_share_a_label_below_the_lower():
     found = collect(fig7.FIGURE, fig7.PRESETS["lab"], "lab", {})
     low, high = picture(found).panels[0][2].lines

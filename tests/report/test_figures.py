@@ -81,10 +81,14 @@ def test_a_picture_grows_with_its_panels():
     assert many[0] > 3 * one[0] and many[1] > 1.5 * one[1]
 
 
-def test_a_plot_may_have_rows_of_different_lengths():
+def test_a_plot_may_have_rows_of_different_lengths(drawn):
     panel = CASES["one seed"]
     ragged = size(draw(Plot("n", "t", ((panel, panel), (panel,)))))
     assert ragged == size(draw(Plot("n", "t", ((panel, panel), (panel, panel)))))
+    axes = drawn(Plot("n", "t", ((panel, panel), (panel,))))
+    # No empty axes; the lowest of each column has the labels of the x axis.
+    assert [ax.get_xlabel() for ax in axes] == ["", "epoch", "epoch"]
+    assert [bool(shown_ticks(ax.xaxis)) for ax in axes] == [False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -120,6 +124,13 @@ def test_seeds_become_a_mean_with_a_band_from_smallest_to_largest(drawn):
     (band,) = ax.collections
     ys = band.get_paths()[0].vertices[:, 1]
     assert (ys.min(), ys.max()) == (1, 8)
+
+
+def test_long_curves_have_no_markers_and_short_ones_have(drawn):
+    for points, marker in ((12, "o"), (13, "")):
+        x = np.arange(float(points))
+        (ax,) = drawn(plot(Panel("a", "loss", (series(x + 1, x=x),))))
+        assert ax.lines[0].get_marker() == marker
 
 
 def test_the_legend_names_each_algorithm_once(drawn):

@@ -13,7 +13,7 @@ from ..models import Params
 from .layers import Array, Layer, magnitudes, over
 from .scores import sizes
 
-COVERED = 0.99
+COVERED = 0.995
 """Neurons are shown, the largest first, until they make this share of all contributions."""
 ANGLE = 30.0
 """A neuron within so many degrees of a feature ±x1±x2… is marked with its name."""

@@ -26,10 +26,15 @@ FEW = 45  # so many coordinates can each have a label
 
 
 def save_anatomy(anatomy: Anatomy, folder: Path, title: str) -> list[Path]:
-    """Draw the pictures of a solution to PNGs in the folder; return the paths."""
+    """Draw the pictures of a solution to PNGs in the folder; return the paths.
+
+    Scores through training are left out where there was none.
+    """
     ensure_directory(folder)
     paths = []
     for name, picture in PICTURES.items():
+        if name == "scores" and len(anatomy.history.get("epoch", ())) < 2:
+            continue  # nothing was trained
         with matplotlib.rc_context(STYLE):
             png = picture(anatomy, title)
         paths.append(folder / f"anatomy-{name}.png")
@@ -103,7 +108,7 @@ def activations(anatomy: Anatomy, title: str) -> bytes:
         ax.set_title(f"{layer}memorisation {m.memorisation:.3f}", loc="left", pad=22, color=INK)
         figure.colorbar(image, ax=ax, label="contribution to f", shrink=0.6, extend="both")
     least = min(m.covered for m in found)
-    said = f"Neurons with {100 * least:.0f} % of all contributions, sorted by their main point."
+    said = f"Neurons with {100 * least:.1f} % of all contributions, sorted by their main point."
     if len(found) < len(anatomy.layers):
         said += f" {len(found)} of {len(anatomy.layers)} hidden layers."
     said += "\nMemorisation is 1 where no two points share a neuron: a diagonal."
@@ -135,13 +140,17 @@ def through_training(anatomy: Anatomy, title: str) -> Plot:
         return (Series("", role, x, np.asarray(y, np.float64)[None]),)
 
     cells, chance = anatomy.cells, anatomy.chance
+    memorisation = curve("memorisation", "gd", anatomy.memorisation)
+    (values,) = memorisation[0].y
     panels = [
         Panel(
             "memorisation",
             "score",
-            curve("memorisation", "gd", anatomy.memorisation),
-            (Line("a neuron a cell", cells),) if cells else (),
+            memorisation,
+            (Line("a neuron a cell", cells, above=True),) if cells else (),
             yscale="log",
+            # Up to 1, so that a small score looks small.
+            ylim=(min([1 / anatomy.data.n, *values[values > 0]]) / 1.2, 1.2),
         )
     ]
     if anatomy.features is not None and chance is not None:
@@ -155,8 +164,8 @@ def through_training(anatomy: Anatomy, title: str) -> Plot:
             )
         )
     if "test_error" in h:
-        error = curve("test_error", "test")
-        panels.append(Panel("test error", "test error", error, ylim=(-0.02, 0.6)))
+        error, most = curve("test_error", "test"), 0.6 if max(h["test_error"]) <= 0.6 else 1.05
+        panels.append(Panel("test error", "test error", error, ylim=(-0.02, most)))
     elif "test_loss" in h:
         panels.append(Panel("test loss", "test loss", curve("test_loss", "test"), yscale="log"))
     if "trace" in h:

@@ -71,9 +71,14 @@ def draw(plot: Plot) -> bytes:
                 _panel(axes[i, j], panel, plot)
                 if i == rows - 1:
                     axes[i, j].set_xlabel(plot.xlabel)
+                elif j >= len(plot.panels[i + 1]):  # the last of its column
+                    axes[i, j].tick_params(labelbottom=True)
+                    axes[i, j].set_xlabel(plot.xlabel)
                 first = row[0]
                 if j > 0 and isinstance(first, Panel) and panel.ylabel == first.ylabel:
                     axes[i, j].set_ylabel("")
+            for ax in axes[i, len(row) :]:
+                ax.remove()
         handles, labels = _legend(axes)
         if labels:
             figure.legend(handles, labels, loc="outside upper right", ncols=min(len(labels), 4))

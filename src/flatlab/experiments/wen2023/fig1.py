@@ -58,5 +58,6 @@ FIGURE = Figure(
     ),
     presets=PRESETS,
     verdicts=scenario_one,
+    scores=True,
 )
 EXPERIMENT = experiment(FIGURE, __name__)

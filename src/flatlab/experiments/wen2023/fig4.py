@@ -81,5 +81,6 @@ FIGURE = Figure(
     parts=baseline(4, architecture, lambda data, s: bias_floor(data), "floor, attained"),
     presets=PRESETS,
     verdicts=verdicts,
+    scores=True,
 )
 EXPERIMENT = experiment(FIGURE, __name__)

@@ -100,6 +100,7 @@ class Figure:
         score: The column that tells generalisation: "test_error" or "test_loss".
         tables: Evidence → tables beside that of the phases' ends, by name.
         finding: Evidence → what came out in plain language, made from the numbers.
+        scores: Whether the picture has a second row, of the memorisation and the feature score.
     """
 
     number: int
@@ -113,6 +114,7 @@ class Figure:
     score: str = "test_error"
     tables: Callable[[Evidence], Tables] = lambda found: {}
     finding: Callable[[Evidence], str] = lambda found: ""
+    scores: bool = False
 
     def data_of(self, seed: int, s: Sizes) -> Dataset:
         """Return the training and test set of a seed."""

@@ -12,7 +12,7 @@ import numpy as np
 from ....losses import Loss
 from ....run import Run
 from ...analysis import curves
-from ...contract import Interval, Line, Panel, Plot
+from ...contract import Interval, Line, Panel, Plot, Series
 from .evidence import Evidence
 
 Values = dict[str, float]
@@ -56,6 +56,7 @@ def picture(found: Evidence) -> Plot:
     )
     excess = "training loss" if least == 0 else "training loss − its minimum"
     is_error = score == "test_error"
+    second = _scores(found, labels) if found.figure.scores else ()
     return Plot(
         f"fig{found.figure.number}",
         found.figure.title,
@@ -78,9 +79,42 @@ def picture(found: Evidence) -> Plot:
                     yscale="log",
                 ),
             ),
+            *((second,) if second else ()),
         ),
         caption=" ".join([CAPTION, *_phases(found)]),
     )
+
+
+def _scores(found: Evidence, labels: dict[str, str]) -> tuple[Panel, ...]:
+    """Return the panels of the two scores; runs made before they were logged are left out."""
+
+    def logged(column: str) -> tuple[Series, ...]:
+        groups = {
+            key: [run for run in runs.values() if column in run.columns]
+            for key, runs in found.runs.items()
+        }
+        return curves(groups, labels, column)
+
+    s = found.settings
+    data = found.figure.data_of(0, s)
+    chance = len(data.relevant) / data.d
+    panels = (
+        Panel(
+            "memorisation score",
+            "memorisation score",
+            logged("memorisation"),
+            yscale="log",
+            ylim=(0.8 / s.n, 1.2),  # up to 1, so that a small score looks small
+        ),
+        Panel(
+            "feature score",
+            "feature score",
+            logged("features"),
+            (Line("chance", chance, above=True),),
+            ylim=(-0.02, 1.05),
+        ),
+    )
+    return tuple(panel for panel in panels if panel.series)
 
 
 def minimum(loss: Loss) -> float:

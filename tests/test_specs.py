@@ -55,8 +55,12 @@ MISTAKES = [
         "max_first_layer_norm must be >= 1e-15, got 0.0",
     ),
     (
-        lambda: Phase("sgd", 0.1, 5, 0.0, 1, 0.0, 0.0, None, 9),
-        "Phase takes 8 fields: algorithm, lr, epochs, rho, batch_size, weight_decay, noise,",
+        lambda: Phase("sgd", 0.1, 5, order="sorted"),
+        "order must be 'replacement' or 'fixed', got 'sorted'",
+    ),
+    (
+        lambda: Phase("sgd", 0.1, 5, 0.0, 1, 0.0, 0.0, None, None, 9),
+        "Phase takes 9 fields: algorithm, lr, epochs, rho, batch_size, weight_decay, noise,",
     ),
     # Architectures and losses
     (lambda: TwoLayer(width=0), "width must be > 0, got 0"),

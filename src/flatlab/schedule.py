@@ -10,6 +10,7 @@ from .errors import UserError
 from .specs import spec
 
 Algorithm = Literal["sgd", "sam", "usam", "label_noise"]
+Order = Literal["replacement", "fixed"]
 
 ALGORITHMS: dict[str, str] = {
     "sgd": "(stochastic) gradient descent with weight decay; full batch when batch_size is unset",
@@ -31,7 +32,7 @@ class Phase:
         usam:              θ ← θ − lr (g(θ + rho g(θ)) + weight_decay θ)
 
     A zero gradient means no ascent. Weight decay acts on every parameter and takes no part in the
-    ascent. Batches follow a fresh permutation in every epoch; the last one may be smaller.
+    ascent. Batches follow `order`, cut in every epoch; the last one may be smaller.
 
     Attributes:
         algorithm: One of `ALGORITHMS`.
@@ -43,6 +44,8 @@ class Phase:
         noise: Amplitude of the label noise, for "label_noise" only.
         max_first_layer_norm: After each step the first layer (weights and bias together) is
             projected to the Frobenius ball of this radius; None leaves it free.
+        order: None is a fresh permutation of the examples in every epoch; "fixed" is the first
+            epoch's over and over; "replacement" draws every example anew.
     """
 
     algorithm: Algorithm
@@ -53,6 +56,7 @@ class Phase:
     weight_decay: Annotated[float, Field(ge=0, le=3e38)] = 0.0
     noise: Annotated[float, Field(ge=0, le=3e38)] = 0.0
     max_first_layer_norm: Annotated[float, Field(ge=1e-15, le=1e15)] | None = None
+    order: Order | None = None
 
     def __post_init__(self) -> None:
         if self.rho and self.algorithm not in ("sam", "usam"):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from .data import Dataset
-from .engine.philox import key_words, permutation, signs
+from .engine.philox import key_words, signs, visits, with_order
 from .losses import Loss
 from .models import Architecture, Params, build
 from .optim import SAM
@@ -34,7 +34,7 @@ class TorchTrainer:
         self.x_train = data.x_train
         self.x = torch.tensor(data.x_train.astype(dtype))
         self.y = torch.tensor(data.y_train.astype(dtype))
-        self.keys = [key_words(key(seed, use)) for use in ("order", "label_noise")]
+        self.keys = np.stack([key_words(key(seed, use)) for use in ("order", "label_noise")])
         self.load(params)
 
     def load(self, params: Params) -> None:
@@ -56,12 +56,12 @@ class TorchTrainer:
         size, steps = phase.batch_size or n, self.units_per_epoch(phase)
         order, noise = np.empty(n, np.int64), np.empty(n, np.int64)
         optimizer = self._optimizer(phase)
-        drawn = -1
+        keys, drawn = with_order(self.keys, phase.order), -1
         for step in range(first, last):
             epoch = step // steps
             if epoch != drawn:
-                permutation(self.keys[0], epoch0 + epoch, order)
-                signs(self.keys[1], epoch0 + epoch, noise)
+                visits(keys, epoch0 + epoch, order)
+                signs(keys[1], epoch0 + epoch, noise)
                 drawn = epoch
             part = slice((step - epoch * steps) * size, (step - epoch * steps + 1) * size)
             rows = torch.from_numpy(order[part])

@@ -153,6 +153,11 @@ def run_config(
         return session.run(interrupted)
 
 
+def on_test_set(run: Run, data: Dataset) -> dict[str, float]:
+    """Return what the history would hold of a run's final parameters with other test points."""
+    return _measure(run.config, run.params, data)
+
+
 def run_job(payload: dict[str, Any], report: Report) -> dict[str, Any]:
     """Train one configuration into its directory: the executor's target.
 

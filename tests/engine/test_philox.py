@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from flatlab.engine.philox import key_words, permutation, philox, signs
+from flatlab.engine.philox import (
+    key_words,
+    permutation,
+    philox,
+    signs,
+    visits,
+    with_order,
+    with_replacement,
+)
 from flatlab.randomness import generator, key
 
 # Everything below is a pure function of fixed seeds: a test passes always or never. The threshold
@@ -19,6 +27,13 @@ RARE = 1e-6
 def order_of(seed, epoch, n):
     order = np.empty(n, np.int64)
     permutation(key_words(key(seed, "order")), epoch, order)
+    return order
+
+
+def visits_of(rule, seed, epoch, n):
+    keys = np.stack([key_words(key(seed, use)) for use in ("order", "label_noise")])
+    order = np.full(n, -1)
+    visits(with_order(keys, rule), epoch, order)
     return order
 
 
@@ -118,3 +133,23 @@ def test_signs_do_not_go_with_the_order():
     variance = epochs * ((np.arange(n) - (n - 1) / 2) ** 2).sum()
     assert abs(total) / np.sqrt(variance) < stats.norm.isf(RARE)
     assert key(6, "order") != key(6, "label_noise")
+
+
+def test_the_rules_of_visiting():
+    for epoch in (0, 1, 9):
+        assert (visits_of(None, 3, epoch, 50) == order_of(3, epoch, 50)).all()
+        assert (visits_of("fixed", 3, epoch, 50) == order_of(3, 0, 50)).all()
+        drawn = np.full(50, -1)
+        with_replacement(key_words(key(3, "order")), epoch, drawn)
+        assert (visits_of("replacement", 3, epoch, 50) == drawn).all()
+    assert (visits_of("replacement", 3, 0, 50) != visits_of("replacement", 3, 1, 50)).any()
+
+
+def test_draws_with_replacement_are_uniform_and_independent():
+    n, epochs = 10, 20_000
+    drawn = np.array([visits_of("replacement", 4, epoch, n) for epoch in range(epochs)])
+    assert drawn.min() == 0 and drawn.max() == n - 1
+    assert stats.chisquare(np.bincount(drawn.ravel(), minlength=n)).pvalue > RARE
+    for one, two in ((0, 1), (3, 4), (0, 9)):  # within a Philox block, across, and far apart
+        pairs = np.bincount(n * drawn[:, one] + drawn[:, two], minlength=n * n)
+        assert stats.chisquare(pairs).pvalue > RARE

@@ -11,7 +11,7 @@ from ..randomness import key
 from ..schedule import Phase
 from . import deep, two_layer_batch, two_layer_single
 from .layout import Weights, inputs, pack, unpack
-from .philox import key_words
+from .philox import key_words, with_order
 from .scalar import ACTIVATIONS, ASCENTS, LOSSES, NORMS
 
 # Inputs, and neurons of two-layer networks with σ(0) = 0, are padded with zeros to a multiple of
@@ -87,27 +87,25 @@ class CompiledTrainer:
         W, M, a, gamma = self.weights
         n, batch = len(self.y), phase.batch_size or len(self.y)
         loss, ascent = LOSSES[self.loss.name], ASCENTS[phase.algorithm]
-        span = (first, last, epoch0)
+        span, keys = (first, last, epoch0), with_order(self.keys, phase.order)
         hyper = self._hyper(phase)
         if not isinstance(self.arch, TwoLayer):
             if batch == 1:
                 return int(
-                    deep.train_single(
-                        W, M, a, self.X, self.y, *span, self.keys, loss, ascent, hyper
-                    )
+                    deep.train_single(W, M, a, self.X, self.y, *span, keys, loss, ascent, hyper)
                 )
             return int(
                 deep.train_batch(
-                    W, M, a, self.X, self.y, *span, min(batch, n), self.keys, loss, ascent, hyper
+                    W, M, a, self.X, self.y, *span, min(batch, n), keys, loss, ascent, hyper
                 )
             )
         codes = (ACTIVATIONS[self.arch.activation], NORMS[self.arch.norm], loss, ascent)
         if self._blocked(phase):
             train = two_layer_single.kernel(*codes)
             data = (self.X, self.y, *span, self.block)
-            return int(train(W, a, *data, self.keys, np.array(codes), hyper))
+            return int(train(W, a, *data, keys, np.array(codes), hyper))
         train = two_layer_batch.train
-        return int(train(W, a, gamma, self.X, self.y, *span, batch, self.keys, *codes, hyper))
+        return int(train(W, a, gamma, self.X, self.y, *span, batch, keys, *codes, hyper))
 
     def _blocked(self, phase: Phase) -> bool:
         two_layer = isinstance(self.arch, TwoLayer) and self.arch.norm != "batch"

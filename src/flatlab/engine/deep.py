@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .philox import permutation, signs
+from .philox import signs, visits
 from .scalar import (
     DECAY,
     FAST,
@@ -130,7 +130,7 @@ def train_single(W, M, a, X, y, first, last, epoch0, keys, loss, ascent, hyper):
     for step in range(first, last):
         epoch = step // n
         if epoch != drawn:
-            permutation(keys[0], epoch0 + epoch, order)
+            visits(keys, epoch0 + epoch, order)
             if hyper[NOISE] > zero:
                 signs(keys[1], epoch0 + epoch, noise)
             drawn = epoch
@@ -208,7 +208,7 @@ def train_batch(W, M, a, X, y, first, last, epoch0, batch, keys, loss, ascent, h
     for step in range(first, last):
         epoch = step // steps
         if epoch != drawn:
-            permutation(keys[0], epoch0 + epoch, order)
+            visits(keys, epoch0 + epoch, order)
             if hyper[NOISE] > zero:
                 signs(keys[1], epoch0 + epoch, noise)
             drawn = epoch

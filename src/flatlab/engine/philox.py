@@ -62,12 +62,46 @@ def permutation(key, epoch, order):
 
 
 @njit(cache=True)
+def with_replacement(key, epoch, order):
+    """Fill `order` with independent uniform draws from 0..n−1, those of this epoch."""
+    n = order.shape[0]
+    for i in range(0, n, 4):
+        k = i
+        for word in philox(key, i // 4 + 1, epoch):
+            if k < n:
+                order[k] = np.int64(_mulhi(word, uint64(n)))
+                k += 1
+
+
+@njit(cache=True)
+def visits(keys, epoch, order):
+    """Fill `order` with the examples to visit in this epoch, by the rule in keys[2, 0].
+
+    A fixed order is that of epoch 0, over and over.
+    """
+    if keys[2, 0] == uint64(1):
+        with_replacement(keys[0], epoch, order)
+    elif keys[2, 0] == uint64(2):
+        permutation(keys[0], 0, order)
+    else:
+        permutation(keys[0], epoch, order)
+
+
+@njit(cache=True)
 def signs(key, epoch, out):
     """Fill `out` with the independent signs ±1 of this epoch, one for each sample visited."""
     for i in range(0, out.shape[0], 64):
         word = philox(key, i // 64 + 1, epoch)[0]
         for bit in range(min(64, out.shape[0] - i)):
             out[i + bit] = 2 * np.int64((word >> uint64(bit)) & uint64(1)) - 1
+
+
+ORDERS = {None: 0, "replacement": 1, "fixed": 2}  # the codes that `visits` knows
+
+
+def with_order(keys: np.ndarray, order: str | None) -> np.ndarray:
+    """Return the keys of order and label noise with the code of an order as their third row."""
+    return np.vstack([keys, np.array([[ORDERS[order], 0]], dtype=np.uint64)])
 
 
 def key_words(key: int) -> np.ndarray:

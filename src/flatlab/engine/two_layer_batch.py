@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .philox import permutation, signs
+from .philox import signs, visits
 from .scalar import (
     BATCH,
     DECAY,
@@ -173,7 +173,7 @@ def train(
     for step in range(first, last):
         epoch = step // steps
         if epoch != drawn:
-            permutation(keys[0], epoch0 + epoch, order)
+            visits(keys, epoch0 + epoch, order)
             if hyper[NOISE] > zero:
                 signs(keys[1], epoch0 + epoch, noise)
             drawn = epoch

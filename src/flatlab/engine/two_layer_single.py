@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 
 from .blas import add_product
-from .philox import permutation, signs
+from .philox import signs, visits
 from .scalar import (
     DECAY,
     FAST,
@@ -197,7 +197,7 @@ def _kernel(hot, loss, ascent):
             last: One past the last block.
             epoch0: Epochs before this phase; epochs index the random streams.
             size: Examples in a block.
-            keys: Philox keys of the order and of the label noise, (2, 2).
+            keys: Philox keys of the order and of the label noise, and the order's code, (3, 2).
             codes: Activation, norm, loss and ascent, as `scalar` numbers them.
             hyper: Hyper-parameters in the dtype of W, at the positions named in `scalar`.
         """
@@ -216,7 +216,7 @@ def _kernel(hot, loss, ascent):
         for block in range(first, last):
             epoch = block // blocks
             if epoch != drawn:
-                permutation(keys[0], epoch0 + epoch, order)
+                visits(keys, epoch0 + epoch, order)
                 if hyper[NOISE] > zero:
                     signs(keys[1], epoch0 + epoch, noise)
                 drawn = epoch

@@ -79,7 +79,7 @@ def large_enough(settings: Any, least: Any) -> bool:
     return all(
         getattr(settings, field.name) >= getattr(least, field.name)
         for field in dataclasses.fields(least)
-        if field.name in ("width", "d", "n", "n_test") or "epochs" in field.name
+        if field.name in ("d", "n", "n_test") or "epochs" in field.name or "width" in field.name
     )
 
 

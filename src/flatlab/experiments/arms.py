@@ -34,6 +34,7 @@ from .judging import FRACTION
 
 CAPTION = "Large dots: mean over seeds with its 95 % interval. Small dots: seeds."
 CURVES = "Lines: mean over seeds. Bands: smallest to largest."
+RunName = Callable[[str, int], str]  # (an arm's key, seed) → a run's name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,26 +95,11 @@ class Comparison:
 
     def plan(self, s: Any) -> list[Planned]:
         """Return all runs, those with most updates first."""
-        planned = [
-            Planned(self.run_name(arm.key, seed), arm.config(seed))
-            for arm in self.arms(s)
-            for seed in range(s.seeds)
-        ]
-        return sorted(planned, key=lambda p: -updates(p.config))
+        return plan(self.arms(s), s.seeds, self.run_name)
 
     def collect(self, s: Any, preset: str, runs: Mapping[str, Run]) -> Evidence:
         """Sort the runs by arm and seed."""
-        found, floors = {}, {}
-        for arm in self.arms(s):
-            name = functools.partial(self.run_name, arm.key)
-            found[arm.key] = by_seed(runs, name, s.seeds)
-            floors[arm.key] = (
-                {seed: arm.floor(make(run.config.data)) for seed, run in found[arm.key].items()}
-                if arm.floor
-                else {}
-            )
-        decisive = large_enough(s, self.presets["lab"]) and preset != "quick"
-        return Evidence(s, found, floors, decisive)
+        return collect(self.arms(s), s, preset, self.presets["lab"], runs, self.run_name)
 
     def analyse(self, s: Any, preset: str, runs: Mapping[str, Run]) -> Findings:
         """Turn runs into a table, pictures, verdicts and a finding."""
@@ -138,6 +124,34 @@ class Comparison:
             analyse=self.analyse,
             module=module,
         )
+
+
+def plan(arms: Sequence[Arm], seeds: int, run_name: RunName) -> list[Planned]:
+    """Return all runs of some arms, those with most updates first."""
+    planned = [
+        Planned(run_name(arm.key, seed), arm.config(seed)) for arm in arms for seed in range(seeds)
+    ]
+    return sorted(planned, key=lambda p: -updates(p.config))
+
+
+def collect(
+    arms: Sequence[Arm],
+    s: Any,
+    preset: str,
+    lab: Any,
+    runs: Mapping[str, Run],
+    run_name: RunName,
+) -> Evidence:
+    """Sort runs by arm and seed; settings below those of `lab` decide nothing."""
+    found, floors = {}, {}
+    for arm in arms:
+        found[arm.key] = by_seed(runs, functools.partial(run_name, arm.key), s.seeds)
+        floors[arm.key] = (
+            {seed: arm.floor(make(run.config.data)) for seed, run in found[arm.key].items()}
+            if arm.floor
+            else {}
+        )
+    return Evidence(s, found, floors, large_enough(s, lab) and preset != "quick")
 
 
 def updates(config: RunConfig) -> int:

@@ -1,0 +1,269 @@
+"""Choices that a source leaves open, varied one at a time: does an answer depend on them?
+
+A scenario is a network trained in one way, with its answer: it generalises, or it does not. A
+variation changes one thing of a scenario's configuration. A case is what came of one of them. The
+answer does not depend on a choice if every case of it lies on the scenario's side of the threshold,
+with the whole interval over seeds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..config import RunConfig
+from ..run import Run
+from .analysis import judge
+from .arms import CAPTION, Arm, said
+from .contract import Dot, Dots, Interval, Line, Plot, Verdict
+from .evidence import at
+from .judging import FRACTION, THRESHOLD
+
+BASE = "base"
+Change = Callable[[RunConfig], RunConfig]
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """A network, how it is trained, and the answer.
+
+    Attributes:
+        key: Its name in files and code.
+        label: Its name in tables and pictures.
+        generalises: The answer.
+        config: (settings, seed) → what to run.
+    """
+
+    key: str
+    label: str
+    generalises: bool
+    config: Callable[[Any, int], RunConfig]
+
+
+@dataclasses.dataclass(frozen=True)
+class Variation:
+    """One change to the configuration of some scenarios.
+
+    Attributes:
+        choice: The choice it varies.
+        key: Its name in files and code, unique among all variations.
+        label: Its name in tables and pictures.
+        scenarios: Keys of the scenarios it is tried on.
+        change: A scenario's configuration → the changed one.
+    """
+
+    choice: str
+    key: str
+    label: str
+    scenarios: tuple[str, ...]
+    change: Change
+
+
+def arms(scenarios: Iterable[Scenario], variations: Sequence[Variation], s: Any) -> list[Arm]:
+    """Return each scenario as it is and with each variation, as "scenario-variation"."""
+
+    def arm(scenario: Scenario, key: str, label: str, change: Change) -> Arm:
+        return Arm(
+            f"{scenario.key}-{key}",
+            f"{scenario.label}: {label}",
+            lambda seed: change(scenario.config(s, seed)),
+        )
+
+    made = []
+    for scenario in scenarios:
+        made.append(arm(scenario, BASE, BASE, lambda config: config))
+        made += [
+            arm(scenario, v.key, v.label, v.change)
+            for v in variations
+            if scenario.key in v.scenarios
+        ]
+    return made
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What one variation gave on one scenario.
+
+    Attributes:
+        choice: The choice varied, or `BASE`.
+        label: The variation.
+        scenario: The scenario.
+        errors: Final test error of each seed.
+        runs: The runs behind them.
+        threshold: Test error below which a network generalises.
+    """
+
+    choice: str
+    label: str
+    scenario: Scenario
+    errors: tuple[float, ...]
+    runs: tuple[Run, ...]
+    threshold: float = THRESHOLD
+
+    @property
+    def diverged(self) -> int:
+        """How many of the runs diverged."""
+        return sum(run.status == "diverged" for run in self.runs)
+
+    @property
+    def margins(self) -> list[float]:
+        """How far each seed's test error lies on the answer's side of the threshold."""
+        sign = 1 if self.scenario.generalises else -1
+        return [sign * (self.threshold - error) for error in self.errors]
+
+    @property
+    def within(self) -> tuple[float, float]:
+        """What a margin can be."""
+        ends = (self.threshold - 1, self.threshold)
+        return ends if self.scenario.generalises else (-ends[1], -ends[0])
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether it gives the scenario's answer; None if that is not decided."""
+        if self.diverged:
+            return False
+        if not self.errors:
+            return None
+        return _side(Interval.of(self.margins, *self.within) or Interval(*self.margins * 3))
+
+    @property
+    def interval(self) -> Interval | None:
+        """The interval of the test error over seeds."""
+        return Interval.of(list(self.errors), *FRACTION)
+
+    @property
+    def falling(self) -> bool:
+        """Whether the mean test error fell by a tenth of itself in the second half of training."""
+        half = [at(run, run.config.epochs // 2, "test_error") for run in self.runs]
+        return bool(half) and float(np.mean(self.errors)) < 0.9 * float(np.mean(half))
+
+    def column(self, name: str) -> tuple[float, ...]:
+        """Return a column's last values, none if a run diverged."""
+        return () if self.diverged else tuple(run.final[name] for run in self.runs)
+
+    def words(self) -> str:
+        """Say what came out, in a few words."""
+        where = f"{self.label} on {self.scenario.label}"
+        if self.diverged:
+            return f"{where} diverges in {self.diverged} of {len(self.runs)} seeds"
+        error = said(self.interval, float(np.mean(self.errors)))
+        falls = self.scenario.generalises and self.agrees is not True and self.falling
+        return f"{where} has test error {error}{', still falling' if falls else ''}"
+
+
+def _side(margin: Interval) -> bool | None:
+    if margin.low > 0:
+        return True
+    return False if margin.high < 0 else None
+
+
+def farthest(cases: Sequence[Case]) -> Case:
+    """Return the case that speaks most against "the answer does not depend on it"."""
+    rank = {False: 0, None: 1, True: 2}
+
+    def place(case: Case) -> tuple[int, float]:
+        margin = -np.inf if case.diverged else float(np.mean(case.margins))
+        return rank[case.agrees], margin
+
+    return min(cases, key=place)
+
+
+def verdict(claim: str, statement: str, cases: Sequence[Case], *, decisive: bool) -> Verdict:
+    """Judge "the answer is the same in all these cases" by the case that speaks most against it.
+
+    The number is that case's margin: how far its test error lies on the answer's side.
+    """
+    found = [case for case in cases if case.errors]
+    if not found:
+        return judge(claim, statement, "silent", [], lambda i: (None, ""), decisive=decisive)
+    worst = farthest(found)
+    if worst.diverged and decisive:
+        return Verdict(claim, statement, "silent", None, None, None, False, worst.words())
+
+    def rule(margin: Interval) -> tuple[bool | None, str]:
+        side = _side(margin)
+        if side is True and len(found) < len(cases):
+            return None, "some runs are missing"
+        return side, worst.words()
+
+    return judge(
+        claim, statement, "silent", worst.margins, rule, decisive=decisive, within=worst.within
+    )
+
+
+def finding(named: Sequence[tuple[str, Verdict]], held: str) -> str:
+    """Say on which choices the answers depend: (choice, verdict on "it does not")."""
+    by_word = {
+        word: [(name, v.reason) for name, v in named if v.word == word]
+        for word in ("fails", "not assessed", "holds")
+    }
+    parts = []
+    if by_word["fails"]:
+        turned = "; ".join(f"{name} ({reason})" for name, reason in by_word["fails"])
+        parts.append(f"{len(by_word['fails'])} of {len(named)} choices matter: {turned}")
+    if by_word["not assessed"]:
+        open_ = "; ".join(f"{name} ({reason})" for name, reason in by_word["not assessed"])
+        parts.append(f"not decided: {open_}")
+    if by_word["holds"]:
+        parts.append(f"{held}: {', '.join(name for name, _ in by_word['holds'])}")
+    return ". ".join(part[0].upper() + part[1:] for part in parts) + "."
+
+
+def table(cases: Sequence[Case]) -> list[dict[str, Any]]:
+    """Return a row for each case: its test error with the interval, traces, and the answer."""
+    words = {True: "same", False: "other", None: "undecided"}
+    rows = []
+    for case in cases:
+        interval, values = case.interval, case.errors if not case.diverged else ()
+        rows.append(
+            {
+                "network": case.scenario.label,
+                "choice": case.choice,
+                "variation": case.label,
+                "test_error": float(np.mean(values)) if values else None,
+                "test_error_low": interval.low if interval and values else None,
+                "test_error_high": interval.high if interval and values else None,
+                **{
+                    name: float(np.mean(column)) if (column := case.column(name)) else None
+                    for name in ("trace", "trace_ggn")
+                },
+                "answer": "diverged" if case.diverged else words[case.agrees],
+                "seeds": len(case.runs),
+            }
+        )
+    return rows
+
+
+def picture(name: str, title: str, cases: Sequence[Case]) -> Plot:
+    """Return the picture of one scenario: test error and trace of each variation."""
+
+    def label(case: Case) -> str:
+        text = (
+            case.label if case.choice == BASE else f"{case.choice.replace('_', ' ')}: {case.label}"
+        )
+        return f"{text} (diverged)" if case.diverged else text
+
+    def dots(values: Callable[[Case], Sequence[float]]) -> tuple[Dot, ...]:
+        return tuple(
+            Dot(label(case), case.choice, () if case.diverged else tuple(values(case)))
+            for case in cases
+        )
+
+    error = Dots(
+        "generalisation",
+        "test error",
+        dots(lambda case: case.errors),
+        (Line("threshold", THRESHOLD), Line("chance", 0.5)),
+        within=FRACTION,
+    )
+    trace = Dots(
+        "sharpness",
+        "Gauss–Newton trace",
+        dots(lambda case: case.column("trace_ggn")),
+        xscale="log",
+        within=(0.0, np.inf),
+    )
+    return Plot(name, title, ((error, trace),), caption=f"Colours: what is varied. {CAPTION}")

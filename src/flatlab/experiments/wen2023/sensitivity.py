@@ -1,0 +1,327 @@
+"""What the paper leaves unsaid, varied one at a time: do the answers of Table 1 depend on it?
+
+Source:   Wen, Li & Ma 2023, Table 1; rows 1a, 1b, 2a, 4a, 4b and 6b of their Table 2.
+Command:  flatlab run wen2023/sensitivity
+Seconds:  SECONDS
+Claim:    none of the paper's: "the answer does not depend on this choice" is tried for each one.
+Expected: every network stays on its side of a test error of 0.1, with the whole interval over
+          seeds; a choice that moves one to the other side is named as one that matters.
+
+What is varied, and what is not, is told in docs/choices.md. Here:
+- Each arm is a row of Table 1 (1-SAM, or gradient descent for what concerns weight decay) with one
+  thing changed. Test sets, the threshold and the reading of sharpness need no new training.
+- Half the loss is half the gradient. The normalised ascent does not see that; the descent does, as
+  half the learning rate, and weight decay must double to keep its share:
+  lr (g/2 + λθ) = (lr/2)(g + 2λθ).
+- `lab` shortens the epochs, and Sim-BN, whose steps run through all examples, has width 200 and
+  only its first phase. What still falls at the end is said to fall. `paper` has the paper's lengths
+  and widths, and takes days.
+- A diverged run gives no answer, so a choice that diverges matters; the command then ends with the
+  exit code of a divergence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ...config import RunConfig
+from ...data.catalogue import make
+from ...run import Run
+from ...schedule import LogGrid, Phase
+from ...specs import spec
+from ...training import on_test_set
+from ..arms import collect, plan
+from ..choices import (
+    BASE,
+    Case,
+    Change,
+    Scenario,
+    Variation,
+    arms,
+    finding,
+    picture,
+    table,
+    verdict,
+)
+from ..contract import Experiment, Findings, Verdict
+from ..evidence import Evidence, diverged
+from ..judging import NEAR, near
+from . import table1
+
+Count = Annotated[int, Field(gt=0)]
+LOG = LogGrid(per_decade=0, regular=10)
+SIZES = (1_000, 10_000, 100_000)  # test points
+THRESHOLDS = (0.05, 0.2)
+
+
+@spec
+class Settings(table1.Settings):
+    """Sizes and lengths. Defaults are the paper's own; fields can be changed with --set."""
+
+    batch_norm_width: Count = 500
+
+
+PRESETS = {
+    "quick": Settings(
+        seeds=2,
+        width=40,
+        batch_norm_width=30,
+        d=6,
+        n=30,
+        n_test=200,
+        gd_epochs=20,
+        no_bias_epochs=10,
+        bias_epochs=10,
+        bias_epochs_second=10,
+        batch_norm_epochs=10,
+        batch_norm_epochs_second=0,
+        layer_norm_epochs=4,
+    ),
+    "lab": Settings(
+        seeds=3,
+        batch_norm_width=200,
+        n_test=5_000,
+        gd_epochs=12_000,
+        no_bias_epochs=2_000,
+        bias_epochs=3_000,
+        bias_epochs_second=6_000,
+        batch_norm_epochs=750,
+        batch_norm_epochs_second=0,
+        layer_norm_epochs=300,
+    ),
+    "paper": Settings(),
+}
+
+
+def _config(key: str, algorithm: str, s: Settings, seed: int) -> RunConfig:
+    if key == "sim_bn":
+        s = dataclasses.replace(s, width=s.batch_norm_width)
+    return RunConfig(
+        arch=table1.architecture(key, s),
+        data=table1.data_of(seed, s).spec,
+        schedule=table1.schedule(key, algorithm, s),
+        seed=seed,
+        dtype=s.dtype,
+        log=LOG,
+    )
+
+
+def _scenario(key: str, label: str, generalises: bool, algorithm: str = "sam") -> Scenario:
+    name = key if algorithm == "sam" else f"{algorithm}_{key}"
+    return Scenario(name, label, generalises, functools.partial(_config, key, algorithm))
+
+
+SCENARIOS = (
+    *(_scenario(row.key, row.short, row.paper) for row in table1.ROWS),
+    _scenario("no_bias", "GD, no bias", True, "gd"),
+    _scenario("bias", "GD, bias", True, "gd"),
+)
+SAM = tuple(row.key for row in table1.ROWS)
+GD = ("gd_no_bias", "gd_bias")
+
+
+def run_name(key: str, seed: int) -> str:
+    """Return a run's name."""
+    return f"sensitivity-{key}-seed{seed}"
+
+
+# Changes of a configuration
+
+
+def _arch(**fields: Any) -> Change:
+    return lambda c: dataclasses.replace(c, arch=dataclasses.replace(c.arch, **fields))
+
+
+def _init(**fields: Any) -> Change:
+    return lambda c: _arch(init=dataclasses.replace(c.arch.init, **fields))(c)
+
+
+def _each(change: Callable[[Phase], Phase]) -> Change:
+    return lambda c: dataclasses.replace(c, schedule=tuple(change(p) for p in c.schedule))
+
+
+def _phases(**fields: Any) -> Change:
+    return _each(lambda phase: dataclasses.replace(phase, **fields))
+
+
+def half_loss(phase: Phase) -> Phase:
+    """Return the phase that does on (f − y)² what this one does on half of it."""
+    decay = 2 * phase.weight_decay
+    rho = phase.rho / 2 if phase.algorithm == "usam" else phase.rho
+    return dataclasses.replace(phase, lr=phase.lr / 2, weight_decay=decay, rho=rho)
+
+
+def _double_decay(phase: Phase) -> Phase:
+    return dataclasses.replace(phase, weight_decay=2 * phase.weight_decay)
+
+
+def _last_row(c: RunConfig) -> RunConfig:
+    """Take the last row of the schedule from the start, for as many epochs in all."""
+    last = dataclasses.replace(c.schedule[-1], epochs=c.epochs)
+    return dataclasses.replace(c, schedule=(last,))
+
+
+def _gamma_one(c: RunConfig) -> RunConfig:
+    return _init(gamma_scale=math.sqrt(c.arch.width))(c)
+
+
+def _float64(c: RunConfig) -> RunConfig:
+    return dataclasses.replace(c, dtype="float64")
+
+
+VARIATIONS = (
+    Variation("initial_law", "normal", "normal weights, zero bias", SAM, _init(law="normal")),
+    Variation("first_layer", "small", "first layer × 0.3", SAM, _init(first_layer_scale=0.3)),
+    Variation("first_layer", "large", "first layer × 3", SAM, _init(first_layer_scale=3.0)),
+    Variation("gamma", "gamma1", "γ = 1/√width", ("sim_bn",), _init(gamma_scale=1.0)),
+    Variation("gamma", "gamma2", "γ = 2/√width", ("sim_bn",), _init(gamma_scale=2.0)),
+    Variation("gamma", "gamma8", "γ = 8/√width", ("sim_bn",), _init(gamma_scale=8.0)),
+    Variation("gamma", "gamma_one", "γ = 1", ("sim_bn",), _gamma_one),
+    Variation("order", "replacement", "with replacement", SAM, _phases(order="replacement")),
+    Variation("order", "fixed", "the same every epoch", SAM, _phases(order="fixed")),
+    Variation("ascent", "usam", "not normalised", SAM, _phases(algorithm="usam")),
+    Variation("loss", "half", "½(f − y)²", (*SAM, *GD), _each(half_loss)),
+    Variation("weight_decay", "double", "λ‖θ‖² in the loss", GD, _each(_double_decay)),
+    Variation("ln_epsilon", "epsilon_large", "ε = 0.1", ("sim_ln",), _arch(ln_epsilon=0.1)),
+    Variation("ln_epsilon", "epsilon_small", "ε = 1e-6", ("sim_ln",), _arch(ln_epsilon=1e-6)),
+    Variation("norm_limit", "free", "none", ("sim_ln",), _phases(max_first_layer_norm=None)),
+    Variation("norm_limit", "limit5", "5", ("sim_ln",), _phases(max_first_layer_norm=5.0)),
+    Variation("norm_limit", "limit20", "20", ("sim_ln",), _phases(max_first_layer_norm=20.0)),
+    Variation("phases", "last_row", "last row from the start", ("bias", "sim_ln"), _last_row),
+    Variation("dtype", "float64", "float64", SAM, _float64),
+)
+
+STATEMENTS = {
+    BASE: "with this laboratory's choices the answers are those of Table 1",
+    "initial_law": "the answers do not depend on the law of the initial weights",
+    "first_layer": "the answers do not depend on the initial scale of the first layer",
+    "gamma": "Sim-BN's answer does not depend on where γ starts",
+    "order": "the answers do not depend on the order of the examples",
+    "ascent": "the answers do not depend on whether the ascent is normalised",
+    "loss": "the answers do not depend on whether the loss has a factor ½",
+    "weight_decay": "gradient descent's answers do not depend on the form of weight decay",
+    "ln_epsilon": "Sim-LN's answer does not depend on ε",
+    "norm_limit": "Sim-LN's answer does not depend on the limit of the first layer's norm",
+    "phases": "the answers do not depend on whether earlier rows of Table 2 come first",
+    "dtype": "the answers do not depend on the dtype",
+    "test_set": "the answers do not depend on the size of the test set",
+    "threshold": "the answers do not depend on the test error that counts as generalising",
+}
+
+
+def cases(found: Evidence) -> list[Case]:
+    """Return what came of every variation, with those that need no training."""
+    made = []
+    for scenario in SCENARIOS:
+        tried = [(BASE, BASE, BASE)]
+        tried += [(v.choice, v.key, v.label) for v in VARIATIONS if scenario.key in v.scenarios]
+        for choice, key, label in tried:
+            runs = tuple(found.runs[f"{scenario.key}-{key}"].values())
+            errors = tuple(run.final["test_error"] for run in runs)
+            made.append(Case(choice, label, scenario, errors, runs))
+        base = next(case for case in made if case.scenario is scenario)
+        if scenario.key in SAM:
+            made += _other_test_sets(base) + _other_thresholds(base)
+    return made
+
+
+def _other_test_sets(base: Case) -> list[Case]:
+    def error(run: Run, size: int) -> float:
+        return on_test_set(run, make({**run.config.data, "n_test": size}))["test_error"]
+
+    return [
+        dataclasses.replace(
+            base,
+            choice="test_set",
+            label=f"{size:,} points",
+            errors=tuple(error(run, size) for run in base.runs),
+        )
+        for size in SIZES
+    ]
+
+
+def _other_thresholds(base: Case) -> list[Case]:
+    return [
+        dataclasses.replace(base, choice="threshold", label=f"{value:g}", threshold=value)
+        for value in THRESHOLDS
+    ]
+
+
+def judged(found: Evidence, tried: list[Case]) -> dict[str, Verdict]:
+    """Return choice → verdict on "the answer does not depend on it"."""
+    made = {
+        choice: verdict(
+            f"wen2023.sensitivity.{choice}",
+            f"{statement} (margin to the threshold)",
+            [case for case in tried if case.choice == choice],
+            decisive=found.decisive,
+        )
+        for choice, statement in STATEMENTS.items()
+    }
+    return {**made, "sharpness": _sharpness(found, tried)}
+
+
+def _sharpness(found: Evidence, tried: list[Case]) -> Verdict:
+    """Judge the network where the Hessian's trace and its Gauss–Newton part are farthest apart."""
+    ratios = {
+        case.scenario.label: [run.final["trace"] / run.final["trace_ggn"] for run in case.runs]
+        for case in tried
+        if case.choice == BASE and case.scenario.key in SAM
+    }
+    where = max(ratios, key=lambda key: max((abs(r - 1) for r in ratios[key]), default=0.0))
+    made = near(
+        "wen2023.sensitivity.sharpness",
+        f"the Hessian's trace and its Gauss–Newton part agree within {NEAR:.0%} (ratio)",
+        ratios[where],
+        decisive=found.decisive,
+    )
+    if made.holds is None:
+        return made
+    low, high = min(ratios[where]), max(ratios[where])
+    said = f"the Hessian's trace over its Gauss–Newton part is {low:.2f} to {high:.2f} on {where}"
+    return dataclasses.replace(made, paper="silent", reason=said)
+
+
+def analyse(s: Settings, preset: str, runs: Mapping[str, Run]) -> Findings:
+    """Turn runs into the table, a picture for each network, verdicts and the finding."""
+    tried_arms = arms(SCENARIOS, VARIATIONS, s)
+    found = collect(tried_arms, s, preset, PRESETS["lab"], runs, run_name)
+    tried = cases(found)
+    verdicts = judged(found, tried)
+    named = [(choice, made) for choice, made in verdicts.items() if choice != BASE]
+    plots = tuple(
+        picture(
+            f"sensitivity-{scenario.key}",
+            f"What does the answer depend on? {scenario.label}: "
+            f"{'generalises' if scenario.generalises else 'does not generalise'}",
+            [case for case in tried if case.scenario is scenario and case.choice != "threshold"],
+        )
+        for scenario in SCENARIOS
+    )
+    told = _finding(verdicts[BASE], named) if all(found.runs.values()) else ""
+    return Findings(
+        tuple(verdicts.values()), {"sensitivity": table(tried)}, plots, diverged(runs), told
+    )
+
+
+def _finding(base: Verdict, named: list[tuple[str, Verdict]]) -> str:
+    begin = "" if base.holds else f"The base gives no clear answer: {base.reason}. "
+    return begin + finding(named, "no answer of Table 1 turns with")
+
+
+EXPERIMENT = Experiment(
+    id="wen2023/sensitivity",
+    source="Wen, Li & Ma 2023",
+    figure="what is left unsaid",
+    claim="the answers of Table 1 do not depend on what the paper leaves unsaid",
+    presets=PRESETS,
+    plan=lambda s: plan(arms(SCENARIOS, VARIATIONS, s), s.seeds, run_name),
+    analyse=analyse,
+    module=__name__,
+)

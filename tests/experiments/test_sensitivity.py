@@ -1,0 +1,289 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from flatlab import data
+from flatlab.data.catalogue import make
+from flatlab.experiments.wen2023 import sensitivity, table1
+from flatlab.models import TwoLayer, build
+from flatlab.report.figures import draw
+from flatlab.run import Run
+from flatlab.schedule import Phase
+from flatlab.torch_trainer import TorchTrainer
+from flatlab.training import on_test_set, run_config
+
+LAB, QUICK = sensitivity.PRESETS["lab"], sensitivity.PRESETS["quick"]
+CHOICES = {*sensitivity.STATEMENTS, "sharpness"} - {"base"}
+SCENARIOS = {scenario.key: scenario for scenario in sensitivity.SCENARIOS}
+TRIED = [(v, key) for v in sensitivity.VARIATIONS for key in v.scenarios]
+
+
+# What is varied: one thing in each arm
+
+
+def flat(value, name=""):
+    """Return path → value; the phases of a schedule share their paths."""
+    if isinstance(value, dict):
+        parts = [flat(part, f"{name}.{key}".lstrip(".")) for key, part in value.items()]
+        return {key: part for found in parts for key, part in found.items()}
+    if isinstance(value, list):
+        parts = [flat(part, name) for part in value]
+        keys = {key for part in parts for key in part}
+        return {key: [part.get(key) for part in parts] for key in keys}
+    return {name: value}
+
+
+CHANGED = {
+    "initial_law": {"arch.init.law"},
+    "first_layer": {"arch.init.first_layer_scale"},
+    "gamma": {"arch.init.gamma_scale"},
+    "order": {"schedule.order"},
+    "ascent": {"schedule.algorithm"},
+    "loss": {"schedule.lr", "schedule.weight_decay"},
+    "weight_decay": {"schedule.weight_decay"},
+    "ln_epsilon": {"arch.ln_epsilon"},
+    "norm_limit": {"schedule.max_first_layer_norm"},
+    "dtype": {"dtype"},
+}
+
+
+@pytest.mark.parametrize("variation, key", TRIED, ids=lambda x: getattr(x, "key", x))
+@pytest.mark.parametrize("settings", [QUICK, LAB], ids=["quick", "lab"])
+def test_an_arm_differs_from_its_base_in_one_thing(variation, key, settings):
+    base = SCENARIOS[key].config(settings, 1)
+    one, two = flat(base.to_dict()), flat(variation.change(base).to_dict())
+    changed = {name for name in {*one, *two} if one.get(name) != two.get(name)}
+    if variation.choice == "phases":
+        (last,) = variation.change(base).schedule
+        assert last == dataclasses.replace(base.schedule[-1], epochs=base.epochs)
+        assert {name.partition(".")[0] for name in changed} == {"schedule"}
+        return
+    expected = CHANGED[variation.choice]
+    if variation.choice == "loss" and key not in sensitivity.GD:
+        expected = {"schedule.lr"}  # there is no weight decay to double
+    assert changed == expected
+
+
+def test_bases_are_rows_of_table_1():
+    settings = sensitivity.PRESETS["paper"]
+    planned = {p.name: p.config for p in table1.plan(table1.PRESETS["paper"])}
+    for key, scenario in SCENARIOS.items():
+        name = f"{key.removeprefix('gd_')}-{'gd' if key in sensitivity.GD else 'sam'}-seed2"
+        config = dataclasses.replace(scenario.config(settings, 2), log=planned[name].log)
+        assert config == planned[name]
+
+
+def test_answers_are_those_of_table_1():
+    for row in table1.ROWS:
+        assert SCENARIOS[row.key].generalises is row.paper
+
+
+@dataclasses.dataclass
+class Scaled:
+    """Squared error times a factor."""
+
+    factor: float
+
+    def torch(self, f, y):
+        return self.factor * ((f - y) ** 2).mean()
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [
+        Phase("sgd", lr=0.02, epochs=1, batch_size=5, weight_decay=0.05),
+        Phase("sam", lr=0.02, epochs=1, batch_size=1, rho=0.1),
+        Phase("usam", lr=0.02, epochs=1, batch_size=1, rho=0.1),
+    ],
+    ids=lambda phase: phase.algorithm,
+)
+def test_half_the_loss_is_the_phase_that_is_said_to_equal_it(phase):
+    """To the bit: scaling by a power of two commutes with rounding."""
+    points, arch = data.xor(d=4, n=20, seed=3, n_test=0), TwoLayer(width=7)
+
+    def trained(factor, phase):
+        loss = Scaled(factor)
+        trainer = TorchTrainer(arch, arch.initial(4, seed=1), loss, points, 0, "float64")
+        assert trainer.advance(phase, 0, trainer.units_per_epoch(phase), 0) == -1
+        return trainer.params()
+
+    half, same = trained(0.5, phase), trained(1.0, sensitivity.half_loss(phase))
+    whole = trained(1.0, phase)
+    for name, value in half.items():
+        assert (value == same[name]).all() and (value != whole[name]).any()
+
+
+def test_other_test_sets_are_of_the_same_training_set():
+    run = run_config(SCENARIOS["no_bias"].config(QUICK, 0))
+    same = on_test_set(run, run.dataset())
+    assert same == {name: run.final[name] for name in same}
+    larger = make({**run.config.data, "n_test": 5000})
+    assert (larger.x_train == run.dataset().x_train).all() and len(larger.x_test) == 5000
+    net = build(run.config.arch, run.params, larger.x_train)
+    with torch.no_grad():
+        f = net(torch.tensor(larger.x_test.astype(np.float32))).numpy()
+    found = on_test_set(run, larger)
+    # The engine's float32 outputs differ by rounding from torch's: one point in 5,000 may turn.
+    assert found["test_error"] == pytest.approx(np.mean(f * larger.y_test <= 0), abs=1 / 5000)
+    assert found["trace"] == same["trace"]
+
+
+# What is said of made-up runs
+
+
+@pytest.fixture
+def same_error_everywhere(monkeypatch):
+    """Other test sets give a made-up run's own test error."""
+    monkeypatch.setattr(sensitivity, "on_test_set", lambda run, points: run.final)
+    monkeypatch.setattr(sensitivity, "SIZES", (10, 20, 30))
+
+
+AS_IN_TABLE_1 = {"no_bias": 0.0, "bias": 0.3, "sim_bn": 0.02, "sim_ln": 0.0}
+
+
+def made_up(settings, **changes):
+    """Return every planned run; `changes` is arm (with _ for -) → {column or status: value}."""
+    runs = {}
+    for p in sensitivity.EXPERIMENT.plan(settings):
+        arm, _, seed = p.name.removeprefix("sensitivity-").rpartition("-seed")
+        last = {"test_error": AS_IN_TABLE_1.get(arm.partition("-")[0], 0.01)}
+        last |= {"train_loss": 0.0, "test_loss": 0.0, "trace": 20.0, "trace_ggn": 20.0}
+        last |= changes.get(arm.replace("-", "_"), {})
+        status = last.pop("status", "done")
+        values = {k: v[int(seed)] if isinstance(v, list) else v for k, v in last.items()}
+        columns = {k: np.array([1.0, 0.5, v]) for k, v in values.items()}
+        columns["epoch"] = np.array([0, p.config.epochs // 2, p.config.epochs])
+        runs[p.name] = Run(p.config, columns, params={}, status=status, seconds=1.0, diverged_at=0)
+    return runs
+
+
+def findings(settings=LAB, preset="lab", **changes):
+    return sensitivity.analyse(settings, preset, made_up(settings, **changes))
+
+
+def words(found):
+    return {v.claim.removeprefix("wen2023.sensitivity."): v.word for v in found.verdicts}
+
+
+def test_runs_as_in_table_1_depend_on_nothing(same_error_everywhere):
+    found = findings()
+    assert words(found) == dict.fromkeys({*CHOICES, "base"}, "holds")
+    assert all(f" {choice}" in found.finding for choice in CHOICES)
+    assert found.finding.startswith("No answer of Table 1 turns with: ")
+    nearest = {v.claim: v for v in found.verdicts}["wen2023.sensitivity.gamma"]
+    assert nearest.measured == pytest.approx(0.08, rel=1e-12)  # 0.1 − 0.02
+
+
+@pytest.mark.parametrize(
+    "choice, arm, change, word",
+    [
+        ("initial_law", "no_bias_normal", {"test_error": 0.3}, "fails"),
+        ("initial_law", "no_bias_normal", {"test_error": [0.0, 0.1, 0.2]}, "not assessed"),
+        ("initial_law", "bias_normal", {"test_error": 0.05}, "fails"),
+        ("first_layer", "sim_ln_large", {"test_error": 0.3}, "fails"),
+        ("gamma", "sim_bn_gamma1", {"test_error": 0.2}, "fails"),
+        ("gamma", "sim_bn_gamma_one", {"status": "diverged"}, "fails"),
+        ("order", "bias_fixed", {"test_error": 0.0}, "fails"),
+        ("ascent", "no_bias_usam", {"test_error": 0.4}, "fails"),
+        ("loss", "gd_bias_half", {"test_error": 0.2}, "fails"),
+        ("weight_decay", "gd_no_bias_double", {"test_error": 0.2}, "fails"),
+        ("ln_epsilon", "sim_ln_epsilon_small", {"test_error": 0.2}, "fails"),
+        ("norm_limit", "sim_ln_free", {"test_error": 0.2}, "fails"),
+        ("phases", "bias_last_row", {"test_error": 0.0}, "fails"),
+        ("dtype", "sim_bn_float64", {"test_error": 0.5}, "fails"),
+    ],
+)
+def test_one_arm_turns_the_verdict_on_its_choice_alone(
+    same_error_everywhere, choice, arm, change, word
+):
+    found = findings(**{arm: change})
+    assert words(found) == dict.fromkeys({*CHOICES, "base"}, "holds") | {choice: word}
+    named = "1 of 14 choices matter: " if word == "fails" else "Not decided: "
+    assert found.finding.startswith(f"{named}{choice} (")
+
+
+def test_a_base_that_turns_turns_what_is_read_off_it(same_error_everywhere):
+    found = words(findings(no_bias_base={"test_error": 0.15}))
+    assert found == dict.fromkeys({*CHOICES, "base"}, "holds") | dict.fromkeys(
+        ("base", "test_set", "threshold"), "fails"
+    )
+    found = words(findings(no_bias_base={"test_error": 0.07}))
+    assert (found["base"], found["threshold"]) == ("holds", "fails")  # 0.05 is one of them
+
+
+def test_other_test_sets_turn_their_verdict(monkeypatch):
+    monkeypatch.setattr(sensitivity, "SIZES", (10, 20))
+    monkeypatch.setattr(
+        sensitivity, "on_test_set", lambda run, points: {"test_error": len(points.x_test) / 40}
+    )
+    found = {v.claim: v for v in findings().verdicts}["wen2023.sensitivity.test_set"]
+    assert found.holds is False
+    assert found.reason.startswith("20 points on no bias has test error 0.500")
+
+
+@pytest.mark.parametrize("trace, word", [(21.0, "holds"), ([-1.0, 2.0, 5.0], "fails")])
+def test_two_readings_of_sharpness(same_error_everywhere, trace, word):
+    found = findings(sim_ln_base={"trace": trace})
+    assert words(found)["sharpness"] == word
+    (said,) = [v.reason for v in found.verdicts if v.claim.endswith("sharpness")]
+    assert said.endswith("on Sim-LN")
+
+
+def test_a_choice_is_judged_by_the_case_that_speaks_most_against_it(same_error_everywhere):
+    found = findings(
+        no_bias_normal={"test_error": [0.0, 0.1, 0.9]},  # undecided, with the larger mean
+        sim_ln_normal={"test_error": [0.2, 0.21, 0.22]},
+    )
+    (law,) = [v for v in found.verdicts if v.claim.endswith("initial_law")]
+    assert law.holds is False and law.measured == pytest.approx(-0.11, rel=1e-12)
+    assert law.reason.startswith("normal weights, zero bias on Sim-LN has test error 0.210 [")
+    assert law.reason.endswith("still falling")  # 0.5 at half the epochs
+
+
+def test_a_diverged_arm_has_no_numbers_and_says_so(same_error_everywhere):
+    found = findings(sim_bn_gamma_one={"status": "diverged"})
+    (row,) = [row for row in found.tables["sensitivity"] if row["answer"] == "diverged"]
+    assert (row["variation"], row["test_error"], row["trace"]) == ("γ = 1", None, None)
+    plot = next(plot for plot in found.plots if plot.name == "sensitivity-sim_bn")
+    (dot,) = [dot for dot in plot.panels[0][0].dots if not dot.values]
+    assert dot.label == "gamma: γ = 1 (diverged)"
+    assert "γ = 1 on Sim-BN diverges in 3 of 3 seeds" in found.finding
+    assert len(found.notes) == 3
+
+
+def test_missing_runs_keep_a_choice_from_holding(same_error_everywhere):
+    runs = {k: v for k, v in made_up(LAB).items() if not k.startswith("sensitivity-sim_ln-small")}
+    found = sensitivity.analyse(LAB, "lab", runs)
+    (first,) = [v for v in found.verdicts if v.claim.endswith("first_layer")]
+    assert (first.word, first.reason) == ("not assessed", "some runs are missing")
+    assert found.finding == ""
+
+
+# Quick
+
+
+@pytest.fixture(scope="module")
+def quick():
+    runs = {p.name: run_config(p.config) for p in sensitivity.EXPERIMENT.plan(QUICK)}
+    return sensitivity.analyse(QUICK, "quick", runs)
+
+
+def test_quick_assesses_nothing_and_shows_everything(quick):
+    assert set(words(quick).values()) == {"not assessed"}
+    rows = quick.tables["sensitivity"]
+    cases = [(row["network"], row["choice"], row["variation"]) for row in rows]
+    assert len(set(cases)) == len(cases)
+    assert {row["choice"] for row in rows} == {*CHOICES, "base"} - {"sharpness"}
+    assert all(row["seeds"] == 2 for row in rows)
+    assert len(rows) == len(TRIED) + len(SCENARIOS) + 4 * 5  # three test sets and two thresholds
+
+
+def test_quick_draws_a_picture_for_each_network(quick):
+    assert [plot.name for plot in quick.plots] == [f"sensitivity-{key}" for key in SCENARIOS]
+    for plot in quick.plots:
+        error, trace = plot.panels[0]
+        assert [dot.label for dot in error.dots] == [dot.label for dot in trace.dots]
+        assert error.dots[0].label == "base"
+    assert draw(quick.plots[0]).startswith(b"\x89PNG")

@@ -14,7 +14,8 @@ from flatlab.schedule import Phase
 from flatlab.torch_trainer import TorchTrainer
 from flatlab.training import on_test_set, run_config
 
-LAB, QUICK = sensitivity.PRESETS["lab"], sensitivity.PRESETS["quick"]
+QUICK = sensitivity.PRESETS["quick"]
+LAB = dataclasses.replace(sensitivity.PRESETS["lab"], largest_test=200)
 CHOICES = {*sensitivity.STATEMENTS, "sharpness"} - {"base"}
 SCENARIOS = {scenario.key: scenario for scenario in sensitivity.SCENARIOS}
 TRIED = [(v, key) for v in sensitivity.VARIATIONS for key in v.scenarios]
@@ -137,7 +138,6 @@ def test_other_test_sets_are_of_the_same_training_set():
 def same_error_everywhere(monkeypatch):
     """Other test sets give a made-up run's own test error."""
     monkeypatch.setattr(sensitivity, "on_test_set", lambda run, points: run.final)
-    monkeypatch.setattr(sensitivity, "SIZES", (10, 20, 30))
 
 
 AS_IN_TABLE_1 = {"no_bias": 0.0, "bias": 0.3, "sim_bn": 0.02, "sim_ln": 0.0}
@@ -214,13 +214,12 @@ def test_a_base_that_turns_turns_what_is_read_off_it(same_error_everywhere):
 
 
 def test_other_test_sets_turn_their_verdict(monkeypatch):
-    monkeypatch.setattr(sensitivity, "SIZES", (10, 20))
     monkeypatch.setattr(
-        sensitivity, "on_test_set", lambda run, points: {"test_error": len(points.x_test) / 40}
+        sensitivity, "on_test_set", lambda run, points: {"test_error": len(points.x_test) / 400}
     )
     found = {v.claim: v for v in findings().verdicts}["wen2023.sensitivity.test_set"]
     assert found.holds is False
-    assert found.reason.startswith("20 points on no bias has test error 0.500")
+    assert found.reason.startswith("200 points on no bias has test error 0.500")
 
 
 @pytest.mark.parametrize("trace, word", [(21.0, "holds"), ([-1.0, 2.0, 5.0], "fails")])

@@ -45,6 +45,11 @@ class RunConfig:
         bad = not isinstance(self.schedule, tuple) or (not phases and self.start is None)
         if bad or not all(isinstance(phase, Phase) for phase in phases):
             raise UserError(f"schedule must be a non-empty list of Phase, got {self.schedule!r}")
+        if any(phase.bias_apart for phase in phases) and "b1" not in self.arch.shapes(1):
+            raise UserError(
+                "bias_lr and bias_weight_decay need a first layer with a bias, which this "
+                f"architecture has not: {self.arch!r}"
+            )
         if self.dtype not in _DTYPES:
             raise UserError(f"dtype must be {' or '.join(_DTYPES)}, got {self.dtype!r}")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:

@@ -32,7 +32,9 @@ class Phase:
         usam:              θ ← θ − lr (g(θ + rho g(θ)) + weight_decay θ)
 
     A zero gradient means no ascent. Weight decay acts on every parameter and takes no part in the
-    ascent. Batches follow `order`, cut in every epoch; the last one may be smaller.
+    ascent. `bias_lr` and `bias_weight_decay`, where given, take the places of lr and weight_decay
+    in the step of the first layer's bias, which takes part in the ascent as before. Batches follow
+    `order`, cut in every epoch; the last one may be smaller.
 
     Attributes:
         algorithm: One of `ALGORITHMS`.
@@ -46,6 +48,10 @@ class Phase:
             projected to the Frobenius ball of this radius; None leaves it free.
         order: None is a fresh permutation of the examples in every epoch; "fixed" is the first
             epoch's over and over; "replacement" draws every example anew.
+        bias_lr: Learning rate of the first layer's bias; None is lr, 0 leaves the bias as it is.
+        bias_weight_decay: Weight decay of the first layer's bias; None is weight_decay.
+        input_noise: Standard deviation of the Gaussian noise on every input, fresh for each example
+            and step and the same in both gradients of a step; None is no noise.
     """
 
     algorithm: Algorithm
@@ -56,7 +62,11 @@ class Phase:
     weight_decay: Annotated[float, Field(ge=0, le=3e38)] = 0.0
     noise: Annotated[float, Field(ge=0, le=3e38)] = 0.0
     max_first_layer_norm: Annotated[float, Field(ge=1e-15, le=1e15)] | None = None
+    # What is None stands in no stored configuration, so that these leave the digests as they were.
     order: Order | None = None
+    bias_lr: Annotated[float, Field(ge=0, le=3e38)] | None = None
+    bias_weight_decay: Annotated[float, Field(ge=0, le=3e38)] | None = None
+    input_noise: Annotated[float, Field(gt=0, le=1e15)] | None = None
 
     def __post_init__(self) -> None:
         if self.rho and self.algorithm not in ("sam", "usam"):
@@ -73,6 +83,25 @@ class Phase:
                 "lr * weight_decay must be <= 1 - 1e-6 (each step multiplies θ by 1 − "
                 f"lr·weight_decay), got {self.lr:g} * {self.weight_decay:g}"
             )
+        lr, weight_decay = self.of_bias
+        if lr * weight_decay > 1 - 1e-6:
+            raise UserError(
+                "the bias's lr * weight_decay must be <= 1 - 1e-6 (each step multiplies it by 1 − "
+                f"lr·weight_decay), got {lr:g} * {weight_decay:g}"
+            )
+
+    @property
+    def bias_apart(self) -> bool:
+        """Whether the first layer's bias has a learning rate or a weight decay of its own."""
+        return self.bias_lr is not None or self.bias_weight_decay is not None
+
+    @property
+    def of_bias(self) -> tuple[float, float]:
+        """Learning rate and weight decay of the first layer's bias."""
+        return (
+            self.lr if self.bias_lr is None else self.bias_lr,
+            self.weight_decay if self.bias_weight_decay is None else self.bias_weight_decay,
+        )
 
 
 @spec

@@ -1,16 +1,19 @@
 """The torch trainer: the same updates through autograd. Slow, general, and the meaning.
 
 It has the interface of `engine.CompiledTrainer`, visits examples in the same order and draws the
-same label noise, so the two can be compared step by step.
+same noise, so the two can be compared step by step.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import torch
 
 from .data import Dataset
-from .engine.philox import key_words, signs, visits, with_order
+from .engine.compiled import USES
+from .engine.philox import key_words, normals, signs, visits, with_order
 from .losses import Loss
 from .models import Architecture, Params, build
 from .optim import SAM
@@ -34,7 +37,7 @@ class TorchTrainer:
         self.x_train = data.x_train
         self.x = torch.tensor(data.x_train.astype(dtype))
         self.y = torch.tensor(data.y_train.astype(dtype))
-        self.keys = np.stack([key_words(key(seed, use)) for use in ("order", "label_noise")])
+        self.keys = np.stack([key_words(key(seed, use)) for use in USES])
         self.load(params)
 
     def load(self, params: Params) -> None:
@@ -54,7 +57,7 @@ class TorchTrainer:
         """Run steps first..last−1 of a phase; return the step that diverged, or −1."""
         n = len(self.y)
         size, steps = phase.batch_size or n, self.units_per_epoch(phase)
-        order, noise = np.empty(n, np.int64), np.empty(n, np.int64)
+        order, noise, shifts = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(self.x.shape)
         optimizer = self._optimizer(phase)
         keys, drawn = with_order(self.keys, phase.order), -1
         for step in range(first, last):
@@ -62,18 +65,29 @@ class TorchTrainer:
             if epoch != drawn:
                 visits(keys, epoch0 + epoch, order)
                 signs(keys[1], epoch0 + epoch, noise)
+                if phase.input_noise is not None:
+                    normals(keys[2], epoch0 + epoch, shifts)
                 drawn = epoch
             part = slice((step - epoch * steps) * size, (step - epoch * steps + 1) * size)
             rows = torch.from_numpy(order[part])
             y = self.y[rows] + phase.noise * torch.from_numpy(noise[part].astype(self.dtype))
-            if not self._step(optimizer, self.x[rows], y):
+            x = self.x[rows]
+            if phase.input_noise is not None:
+                x = x + phase.input_noise * torch.from_numpy(shifts[part].astype(self.dtype))
+            if not self._step(optimizer, x, y):
                 return step
             if phase.max_first_layer_norm is not None:
                 self._project(phase.max_first_layer_norm)
         return -1
 
     def _optimizer(self, phase: Phase) -> torch.optim.Optimizer:
-        sgd = torch.optim.SGD(self.net.parameters(), lr=phase.lr, weight_decay=phase.weight_decay)
+        groups: Any = self.net.parameters()
+        if phase.bias_apart:
+            lr, weight_decay = phase.of_bias
+            rest = [p for name, p in self.net.named_parameters() if name != "b1"]
+            bias = [self.net.get_parameter("b1")]
+            groups = [{"params": rest}, {"params": bias, "lr": lr, "weight_decay": weight_decay}]
+        sgd = torch.optim.SGD(groups, lr=phase.lr, weight_decay=phase.weight_decay)
         if phase.algorithm in ("sam", "usam"):
             return SAM(sgd, rho=phase.rho, normalised=phase.algorithm == "sam")
         return sgd

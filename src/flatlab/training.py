@@ -73,7 +73,7 @@ def train(
         data: The data set.
         schedule: Phases, in order.
         loss: A `Loss` or its name.
-        seed: Decides initial weights, sample order and label noise.
+        seed: Decides initial weights, sample order and noise.
         dtype: "float32" or "float64".
         log: At which epochs to measure.
         out: Run directory. What is there of the same run is continued or, if finished, returned.
@@ -252,7 +252,7 @@ class _Session:
         self.started = self.saved = time.monotonic()
 
     def _trainer(self, backend: Backend, params: Params) -> Trainer:
-        reason = unsupported(self.config.loss)
+        reason = unsupported(self.config.loss, self.config.arch, self.config.schedule)
         if backend == "engine" and reason:
             raise UserError(f"{reason}: use backend 'auto' or 'torch'")
         kind: Any = CompiledTrainer

@@ -10,7 +10,7 @@ from ..models import Architecture, Params, TwoLayer
 from ..randomness import key
 from ..schedule import Phase
 from . import deep, two_layer_batch, two_layer_single
-from .layout import Weights, inputs, pack, unpack
+from .layout import Weights, has_bias, inputs, pack, unpack
 from .philox import key_words, with_order
 from .scalar import ACTIVATIONS, ASCENTS, LOSSES, NORMS
 
@@ -18,16 +18,34 @@ from .scalar import ACTIVATIONS, ASCENTS, LOSSES, NORMS
 # this: BLAS and vector loops are slow at odd sizes. Padded weights have no gradient and stay zero.
 _MULTIPLE = 8
 
+USES = ("order", "label_noise", "input_noise")  # what is drawn in training, each from its stream
 
-def unsupported(loss: Loss) -> str | None:
-    """Say why the engine cannot train with this loss, or None if it can.
+
+def unsupported(loss: Loss, arch: Architecture, schedule: tuple[Phase, ...]) -> str | None:
+    """Say why the engine cannot train so, or None if it can.
 
     Every architecture, algorithm, batch size and dtype is compiled; of the losses, those in
-    `LOSSES`.
+    `LOSSES`; input noise and steps of the bias's own where examples come one by one in blocks.
     """
-    if loss.name in LOSSES:
-        return None
-    return f"the engine compiles the losses {', '.join(LOSSES)}, not {loss.name}"
+    if loss.name not in LOSSES:
+        return f"the engine compiles the losses {', '.join(LOSSES)}, not {loss.name}"
+    for phase in schedule:
+        if phase.bias_apart or phase.input_noise is not None:
+            if not _blocked(arch, phase):
+                return (
+                    "the engine compiles bias_lr, bias_weight_decay and input_noise for two-layer "
+                    "networks without BatchNorm at batch_size=1 alone"
+                )
+            if phase.bias_apart and phase.max_first_layer_norm is not None:
+                return (
+                    "the engine does not compile bias_lr or bias_weight_decay with "
+                    "max_first_layer_norm"
+                )
+    return None
+
+
+def _blocked(arch: Architecture, phase: Phase) -> bool:
+    return isinstance(arch, TwoLayer) and arch.norm != "batch" and phase.batch_size == 1
 
 
 class CompiledTrainer:
@@ -52,7 +70,7 @@ class CompiledTrainer:
         self.inputs = X.shape[1]
         self.X = np.pad(X, ((0, 0), (0, -self.inputs % _MULTIPLE)))
         self.y = np.ascontiguousarray(data.y_train, dtype)
-        self.keys = np.stack([key_words(key(seed, use)) for use in ("order", "label_noise")])
+        self.keys = np.stack([key_words(key(seed, use)) for use in USES])
         self.dtype = np.dtype(dtype)
         self.block = two_layer_single.block_size(self.inputs)
         self.load(params)
@@ -79,7 +97,7 @@ class CompiledTrainer:
     def units_per_epoch(self, phase: Phase) -> int:
         """Return the number of units in one epoch of a phase."""
         n = len(self.y)
-        size = self.block if self._blocked(phase) else phase.batch_size or n
+        size = self.block if _blocked(self.arch, phase) else phase.batch_size or n
         return -(-n // size)
 
     def advance(self, phase: Phase, first: int, last: int, epoch0: int) -> int:
@@ -100,16 +118,14 @@ class CompiledTrainer:
                 )
             )
         codes = (ACTIVATIONS[self.arch.activation], NORMS[self.arch.norm], loss, ascent)
-        if self._blocked(phase):
-            train = two_layer_single.kernel(*codes)
-            data = (self.X, self.y, *span, self.block)
+        if _blocked(self.arch, phase):
+            noisy = phase.input_noise is not None
+            train = two_layer_single.kernel(*codes, phase.bias_apart, noisy)
+            d = self.inputs - has_bias(self.arch)
+            data = (self.X, self.y, d, *span, self.block)
             return int(train(W, a, *data, keys, np.array(codes), hyper))
         train = two_layer_batch.train
         return int(train(W, a, gamma, self.X, self.y, *span, batch, keys, *codes, hyper))
-
-    def _blocked(self, phase: Phase) -> bool:
-        two_layer = isinstance(self.arch, TwoLayer) and self.arch.norm != "batch"
-        return two_layer and phase.batch_size == 1
 
     def _hyper(self, phase: Phase) -> np.ndarray:
         """Return the hyper-parameters in the order of the positions in `scalar`."""
@@ -117,4 +133,5 @@ class CompiledTrainer:
         limit = phase.max_first_layer_norm or 0.0
         values = [phase.lr, phase.rho, phase.weight_decay, phase.noise, limit]
         tiny = np.finfo(self.dtype).tiny
-        return np.array([*values, self.loss.smoothing, epsilon, 0.0, 1.0, tiny], self.dtype)
+        values += [self.loss.smoothing, epsilon, 0.0, 1.0, tiny]
+        return np.array([*values, *phase.of_bias, phase.input_noise or 0.0], self.dtype)

@@ -1,10 +1,12 @@
-"""Philox4x64-10 (Salmon et al. 2011), compiled: the sample order and the label noise.
+"""Philox4x64-10 (Salmon et al. 2011), compiled: the sample order, label noise and input noise.
 
 The same generator as `numpy.random.Philox`, callable from a kernel and without state: the block
 of four words at (key, counter) is a pure function, so any epoch's order can be had at any time.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numba import njit, uint64
@@ -75,13 +77,14 @@ def with_replacement(key, epoch, order):
 
 @njit(cache=True)
 def visits(keys, epoch, order):
-    """Fill `order` with the examples to visit in this epoch, by the rule in keys[2, 0].
+    """Fill `order` with the examples to visit in this epoch, by the rule in keys[-1, 0].
 
     A fixed order is that of epoch 0, over and over.
     """
-    if keys[2, 0] == uint64(1):
+    rule = keys[-1, 0]
+    if rule == uint64(1):
         with_replacement(keys[0], epoch, order)
-    elif keys[2, 0] == uint64(2):
+    elif rule == uint64(2):
         permutation(keys[0], 0, order)
     else:
         permutation(keys[0], epoch, order)
@@ -100,8 +103,27 @@ ORDERS = {None: 0, "replacement": 1, "fixed": 2}  # the codes that `visits` know
 
 
 def with_order(keys: np.ndarray, order: str | None) -> np.ndarray:
-    """Return the keys of order and label noise with the code of an order as their third row."""
+    """Return the keys of all streams with the code of an order as a last row."""
     return np.vstack([keys, np.array([[ORDERS[order], 0]], dtype=np.uint64)])
+
+
+@njit(cache=True)
+def normals(key, epoch, out):
+    """Fill `out` (n, d) with independent standard normals of this epoch, one row a sample visited.
+
+    Box and Muller: two of the 53-bit numbers in (0, 1] that one block of words has make two.
+    """
+    flat = out.reshape(out.size)
+    for i in range(0, flat.shape[0], 4):
+        w0, w1, w2, w3 = philox(key, i // 4 + 1, epoch)
+        for pair, one, two in ((0, w0, w1), (2, w2, w3)):
+            u = (np.float64(one >> uint64(11)) + 1.0) / 9007199254740992.0
+            angle = 2.0 * math.pi * np.float64(two >> uint64(11)) / 9007199254740992.0
+            length = math.sqrt(-2.0 * math.log(u))
+            if i + pair < flat.shape[0]:
+                flat[i + pair] = length * math.cos(angle)
+            if i + pair + 1 < flat.shape[0]:
+                flat[i + pair + 1] = length * math.sin(angle)
 
 
 def key_words(key: int) -> np.ndarray:

@@ -26,6 +26,7 @@ PLAIN, NORMALISED = ASCENTS["sgd"], ASCENTS["sam"]
 # Positions in the array of hyper-parameters, which has the dtype of the weights so that no kernel
 # computes in float64 by accident.
 LR, RHO, DECAY, NOISE, MAX_NORM, SMOOTHING, LN_EPSILON, ZERO, ONE, TINY = range(10)
+BIAS_LR, BIAS_DECAY, INPUT_NOISE = range(10, 13)
 
 
 @njit(cache=True, inline="always")

@@ -8,7 +8,9 @@ by one within a tile of columns and together from the tiles before it; the k ran
 are applied together at the end. Same algorithm, reordered.
 
 Weight decay and projection multiply the whole of W by a scalar, which is carried beside it within
-a block: W = scale · V. A block ends early where V has moved too far from W for its dtype.
+a block: W = scale · V. A block ends early where V has moved too far from W for its dtype. A bias
+with steps of its own is kept out of W and added to h. Noise on the inputs is added before the
+products: the algebra does not ask whether an example was seen before.
 """
 
 from __future__ import annotations
@@ -19,10 +21,13 @@ import numpy as np
 from numba import njit
 
 from .blas import add_product
-from .philox import signs, visits
+from .philox import normals, signs, visits
 from .scalar import (
+    BIAS_DECAY,
+    BIAS_LR,
     DECAY,
     FAST,
+    INPUT_NOISE,
     LAYER,
     LN_EPSILON,
     LR,
@@ -172,20 +177,21 @@ def _corrected(h, C, gram_row, kappas, start, end, scale):
             h[t] *= scale
 
 
-def kernel(activation, norm, loss, ascent):
+def kernel(activation, norm, loss, ascent, apart=False, noisy=False):
     """Return the kernel for four codes of `scalar` (norm: none or layer).
 
     The plain ReLU network, where almost all time is spent, has a kernel of its own for each loss
     and ascent, compiled with the two codes as constants; one kernel serves all other networks.
+    `apart` says that the bias has steps of its own, `noisy` that inputs have noise.
     """
     hot = activation == RELU and norm == NONE
-    return _kernel(hot, loss if hot else 0, ascent if hot else 0)
+    return _kernel(hot, loss if hot else 0, ascent if hot else 0, apart, noisy)
 
 
 @functools.cache
-def _kernel(hot, loss, ascent):
+def _kernel(hot, loss, ascent, apart, noisy):
     @njit(cache=True, fastmath=FAST, error_model="numpy")
-    def train(W, a, X, y, first, last, epoch0, size, keys, codes, hyper):
+    def train(W, a, X, y, d, first, last, epoch0, size, keys, codes, hyper):
         """Run blocks first..last−1 of a phase in place; return the block that diverged, or −1.
 
         Args:
@@ -193,11 +199,13 @@ def _kernel(hot, loss, ascent):
             a: Second layer, (m,).
             X: Inputs, (n, d'), with a column of ones if there is a bias.
             y: Labels, (n,).
+            d: Inputs that are not the bias's; the bias is row d of W.
             first: First block, counted from the start of the phase.
             last: One past the last block.
             epoch0: Epochs before this phase; epochs index the random streams.
             size: Examples in a block.
-            keys: Philox keys of the order and of the label noise, and the order's code, (3, 2).
+            keys: Philox keys of the order, the label noise and the input noise, and the order's
+                code, (4, 2).
             codes: Activation, norm, loss and ascent, as `scalar` numbers them.
             hyper: Hyper-parameters in the dtype of W, at the positions named in `scalar`.
         """
@@ -213,18 +221,32 @@ def _kernel(hot, loss, ascent):
         factors = np.empty(2, W.dtype)
         before = (one, zero, np.zeros(width, W.dtype))
         drawn = -1
+        if noisy:
+            shifts = np.empty((n, d))
+        if apart:
+            b, b_step = W[d].copy(), hyper[BIAS_LR] / hyper[LR]
+            b_keep = one - hyper[BIAS_LR] * hyper[BIAS_DECAY]
+            W[d] = zero
         for block in range(first, last):
             epoch = block // blocks
             if epoch != drawn:
                 visits(keys, epoch0 + epoch, order)
                 if hyper[NOISE] > zero:
                     signs(keys[1], epoch0 + epoch, noise)
+                if noisy:
+                    normals(keys[2], epoch0 + epoch, shifts)
                 drawn = epoch
             start = (block - epoch * blocks) * size
             end = min(start + size, n)
             while start < end:
                 k = end - start
                 Xk = X[order[start:end]]
+                if noisy:
+                    for j in range(k):
+                        for i in range(d):
+                            Xk[j, i] += hyper[INPUT_NOISE] * W.dtype.type(shifts[start + j, i])
+                if apart:
+                    Xk[:, d] = zero
                 np.dot(Xk, W, H[:k])
                 gram = np.dot(Xk, Xk.T)
                 scale, squared_norm = one, zero
@@ -239,6 +261,10 @@ def _kernel(hot, loss, ascent):
                         till = min(j + TILE, k)
                         _corrected_tile(H, C, gram, kappas, j, till, tile, factors, one)
                     _corrected(h, C, gram[j], kappas, j - into, j, scale)
+                    if apart:
+                        squared_x += one
+                        for t in range(width):
+                            h[t] += b[t]
                     target = y[order[start + j]] + hyper[NOISE] * W.dtype.type(noise[start + j])
                     if hot:
                         step, f = _relu_step(
@@ -252,6 +278,8 @@ def _kernel(hot, loss, ascent):
                         )  # fmt: skip
                     if not np.isfinite(f):
                         return block
+                    if apart:
+                        descend(b, b_keep, b_step * step, c)
                     kappa = step / (keep * scale)
                     kappas[j] = kappa
                     if limit > zero:
@@ -272,6 +300,8 @@ def _kernel(hot, loss, ascent):
                 add_product(W, Xk[:k], C[:k], factors)
                 start += k
         descend(a, before[0], before[1], before[2])
+        if apart:
+            W[d] = b
         return -1
 
     return train

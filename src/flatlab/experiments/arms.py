@@ -57,6 +57,25 @@ class Arm:
 
 
 @dataclasses.dataclass(frozen=True)
+class Derived:
+    """A line of a comparison read off the runs of another arm, as stopping them early.
+
+    Attributes:
+        key: Its name in files and code.
+        label: Its name in tables and pictures.
+        of: The key of the arm whose runs, and whose floor, it takes.
+        change: Run → what it would have been.
+        role: As in `Arm`.
+    """
+
+    key: str
+    label: str
+    of: str
+    change: Callable[[Run], Run]
+    role: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class Comparison:
     """An experiment made of arms.
 
@@ -71,6 +90,7 @@ class Comparison:
         verdicts: What is judged.
         finding: Evidence → what came out in plain language, made from the numbers.
         plots: Evidence → pictures beside that of the final values; none by default.
+        derived: Lines that need no runs of their own; they follow the arms.
     """
 
     id: str
@@ -83,6 +103,7 @@ class Comparison:
     verdicts: Callable[[Evidence], list[Verdict]]
     finding: Callable[[Evidence], str]
     plots: Callable[[Evidence], tuple[Plot | TheoryPlot, ...]] = lambda found: ()
+    derived: tuple[Derived, ...] = ()
 
     @property
     def name(self) -> str:
@@ -99,11 +120,17 @@ class Comparison:
 
     def collect(self, s: Any, preset: str, runs: Mapping[str, Run]) -> Evidence:
         """Sort the runs by arm and seed."""
-        return collect(self.arms(s), s, preset, self.presets["lab"], runs, self.run_name)
+        made = collect(self.arms(s), s, preset, self.presets["lab"], runs, self.run_name)
+        found, floors = dict(made.runs), dict(made.floors)
+        for line in self.derived:
+            found[line.key] = {seed: line.change(run) for seed, run in found[line.of].items()}
+            floors[line.key] = floors[line.of]
+        return dataclasses.replace(made, runs=found, floors=floors)
 
     def analyse(self, s: Any, preset: str, runs: Mapping[str, Run]) -> Findings:
         """Turn runs into a table, pictures, verdicts and a finding."""
-        evidence, arms = self.collect(s, preset, runs), self.arms(s)
+        evidence = self.collect(s, preset, runs)
+        arms: list[Arm | Derived] = [*self.arms(s), *self.derived]
         return Findings(
             tuple(self.verdicts(evidence)),
             {self.name: table(arms, evidence)},
@@ -160,12 +187,12 @@ def updates(config: RunConfig) -> int:
     return sum(phase.epochs * -(-n // (phase.batch_size or n)) for phase in config.schedule)
 
 
-def table(arms: Sequence[Arm], found: Evidence) -> list[dict[str, Any]]:
+def table(arms: Sequence[Arm | Derived], found: Evidence) -> list[dict[str, Any]]:
     """Return means over seeds, a row for each arm, with the interval of the test error."""
     rows = []
     for arm in arms:
         runs = found.runs[arm.key]
-        ratios = found.over_floor(arm.key) if arm.floor else []
+        ratios = found.over_floor(arm.key) if found.floors[arm.key] else []
         has_error = all("test_error" in run.columns for run in runs.values())
         score = "test_error" if has_error else "test_loss"
         interval = found.interval(arm.key, score) if runs else None
@@ -187,7 +214,10 @@ def table(arms: Sequence[Arm], found: Evidence) -> list[dict[str, Any]]:
 
 
 def final_values(
-    comparison: Comparison, arms: Sequence[Arm], found: Evidence, score: str = "test_error"
+    comparison: Comparison,
+    arms: Sequence[Arm | Derived],
+    found: Evidence,
+    score: str = "test_error",
 ) -> Plot:
     """Return the picture of final values: test error, and trace over its floor where known."""
     floors = all(found.floors[arm.key] for arm in arms)

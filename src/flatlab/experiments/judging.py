@@ -1,10 +1,11 @@
-"""Verdicts by an interval over seeds: below a bound, above it, or near 1."""
+"""Verdicts by an interval over seeds: below a bound, above it, near 1, or a share of the seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import special
 
 from .analysis import Rule, judge
 from .contract import Interval, Verdict
@@ -64,10 +65,50 @@ def above(
     return judge(claim, statement, said, values, rule, decisive=decisive, within=within)
 
 
-def near(claim: str, statement: str, ratios: Sequence[float], *, decisive: bool) -> Verdict:
+def near(
+    claim: str, statement: str, ratios: Sequence[float], *, decisive: bool, paper: str = "1"
+) -> Verdict:
     """Judge "the ratio is 1, approximately": within 10 %."""
     rule: Rule = _near
-    return judge(claim, statement, "1", ratios, rule, decisive=decisive, within=(0.0, np.inf))
+    return judge(claim, statement, paper, ratios, rule, decisive=decisive, within=(0.0, np.inf))
+
+
+def proportion(hits: int, total: int) -> Interval:
+    """Return a share with its exact 95 % interval (Clopper and Pearson 1934).
+
+    >>> proportion(50, 50)
+    Interval(mean=1.0, low=0.928..., high=1.0)
+    """
+    low = special.betaincinv(hits, total - hits + 1, 0.025) if hits else 0.0
+    high = special.betaincinv(hits + 1, total - hits, 0.975) if hits < total else 1.0
+    return Interval(hits / total, float(low), float(high))
+
+
+def mostly(
+    claim: str,
+    statement: str,
+    hits: Sequence[bool],
+    bound: float,
+    *,
+    decisive: bool,
+    paper: str = "open",
+) -> Verdict:
+    """Judge "it does so in more than this share of the seeds" by the exact interval of a share."""
+    if not hits:
+        reason = "no run is there to judge by"
+        return Verdict(claim, statement, paper, None, None, None, None, reason)
+    found = proportion(sum(hits), len(hits))
+    holds: bool | None = None
+    if not decisive:
+        reason = "a run diverged, or the sizes are below those of the preset lab"
+    elif found.low > bound:
+        holds, reason = True, f"the share's interval lies above {bound:g}"
+    elif found.high < bound:
+        holds, reason = False, f"the share's interval lies below {bound:g}"
+    else:
+        reason = f"the share's interval contains {bound:g}"
+    reason = f"{sum(hits)} of {len(hits)} seeds; {reason}"
+    return Verdict(claim, statement, paper, found.mean, found.low, found.high, holds, reason)
 
 
 def _near(ratio: Interval) -> tuple[bool | None, str]:

@@ -1,0 +1,229 @@
+"""Which algorithms reach the floor of the trace, and which generalise? Twelve beside each other.
+
+Source:   this laboratory; Section 2 of Wen, Li & Ma 2023 names 1-SAM and label-noise SGD as
+          minimisers of the trace, and tries 1-SAM alone.
+Command:  flatlab run beyond/algorithms
+Seconds:  not measured yet (lab)
+Claim:    1-SAM and label-noise SGD reach the floor of the trace with bias; of the others, and of
+          which ones generalise, the paper says nothing.
+Expected: 1-SAM at its floor with bias and not generalising there; everything else is open.
+
+What is chosen:
+- xor at the paper's sizes. Every arm has the same number of gradients of single examples, 2 E n: E
+  epochs where a step has two gradients (SAM), 2 E where it has one (SGD). m-SAM takes the gradient
+  and the ascent over m examples, so that it makes n/m steps an epoch with the same learning rate:
+  few for large m, and that is part of the comparison. Learning rate 0.01 and radius 0.05 are those
+  of the paper's rows 1b and 4b, weight decay 0.05 that of 1a and 4a.
+- Label noise ±0.5 is ρ/√lr: to leading order its regulariser, (lr σ²/2) Tr ∇²L, is then that of
+  1-SAM, (ρ²/2) Tr ∇²L. Noise keeps the training loss at some 0.03; the trace is read there.
+- Large learning rates, and un-normalised SAM of a radius that matters, diverge from this start (the
+  gradients' squares are 83 on average and SGD needs lr‖∇f‖² < 1). They are warmed up in 24 phases:
+  the learning rate from 0.01 by a tenth each to 0.09, where the floor is the edge of stability; the
+  radius from 0 and 0.001 by 0.3 each to 0.32. Growth by factors of 2, √2 and 1.2 was seen to
+  diverge. A diverged arm stands with its last finite state and is not judged.
+- SGD with weight decay is run in float64: in float32 the weights that decay end as subnormal
+  numbers, on which processors are slow.
+- Without bias the floor 4√d is reached only on kinks, so that only the traces with bias are judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...schedule import Phase
+from ...specs import spec
+from ..arms import Arm, Comparison, histories
+from ..contract import Plot, Verdict
+from ..evidence import Evidence
+from ..judging import FRACTION, NEAR, THRESHOLD, below, near
+from ..wen2023.panels import Count, Sizes
+from ._xor import config, floor, listed, network
+
+LR, RHO, DECAY = 0.01, 0.05, 0.05
+NOISE = RHO / LR**0.5
+WARM_UP = 24  # phases of growing learning rate or radius
+BATCHES = (2, 5, 10, 25)
+NETWORKS = {"bias": "bias", "no_bias": "no bias"}
+LABELS = {
+    "sam1": "1-SAM",
+    **{f"sam{m}": f"{m}-SAM" for m in BATCHES},
+    "sam_full": "n-SAM",
+    "usam": "un-normalised SAM",
+    "label_noise": "label-noise SGD",
+    "large_lr": "SGD, large lr",
+    "sgd": "SGD",
+    "sgd_decay": "SGD + weight decay",
+    "gd_decay": "GD + weight decay",
+}
+PREDICTED = ("sam1", "label_noise")  # what Section 2 says prefers small traces
+
+
+@spec
+class Settings(Sizes):
+    """Sizes and lengths; `epochs` are those of SAM. Fields can be changed with --set."""
+
+    seeds: Count = 3
+    n_test: Count = 5_000
+    epochs: Count = 8_000
+
+
+PRESETS = {
+    "quick": Settings(seeds=2, width=60, d=10, n=40, n_test=500, epochs=60),
+    "lab": Settings(),
+}
+
+
+def schedule(key: str, s: Settings) -> tuple[Phase, ...]:
+    """Return an arm's phases."""
+    sam, sgd = s.epochs, 2 * s.epochs
+    if key.startswith("sam"):
+        m = None if key == "sam_full" else min(int(key.removeprefix("sam")), s.n)
+        return (Phase("sam", lr=LR, rho=RHO, batch_size=m, epochs=sam),)
+    match key:
+        case "usam":
+            radii = [0.0, *(round(0.001 * 1.3**k, 5) for k in range(WARM_UP - 1))]
+            return tuple(
+                Phase("usam", lr=LR, rho=rho, batch_size=1, epochs=e)
+                for rho, e in zip(radii, shares(sam), strict=True)
+            )
+        case "large_lr":
+            rates = [round(LR * 1.1**k, 5) for k in range(WARM_UP)]
+            return tuple(
+                Phase("sgd", lr=lr, batch_size=1, epochs=e)
+                for lr, e in zip(rates, shares(sgd), strict=True)
+            )
+        case "label_noise":
+            return (Phase("label_noise", lr=LR, noise=NOISE, batch_size=1, epochs=sgd),)
+        case "sgd":
+            return (Phase("sgd", lr=LR, batch_size=1, epochs=sgd),)
+        case "sgd_decay":
+            return (Phase("sgd", lr=LR, weight_decay=DECAY, batch_size=1, epochs=sgd),)
+        case _:
+            return (Phase("sgd", lr=LR, weight_decay=DECAY, epochs=sgd),)
+
+
+def shares(epochs: int) -> list[int]:
+    """Split epochs among the phases of a warm-up, the last taking what is left.
+
+    >>> shares(100)[0], shares(100)[-1], sum(shares(100))
+    (4, 8, 100)
+    """
+    part = max(1, epochs // WARM_UP)
+    return [*[part] * (WARM_UP - 1), max(1, epochs - part * (WARM_UP - 1))]
+
+
+def arms(s: Settings) -> list[Arm]:
+    """Return every algorithm with bias, then every one without."""
+
+    def arm(name: str, key: str) -> Arm:
+        bias = name == "bias"
+        return Arm(
+            f"{name}-{key}",
+            f"{LABELS[key]}, {NETWORKS[name]}",
+            lambda seed: config(
+                s,
+                network(s, bias),
+                schedule(key, s),
+                seed,
+                dtype="float64" if key == "sgd_decay" else None,
+            ),
+            floor(bias),
+            name,
+        )
+
+    return [arm(name, key) for name in NETWORKS for key in LABELS]
+
+
+def verdicts(found: Evidence) -> list[Verdict]:
+    """Judge of each algorithm: is its trace at the floor with bias, and does it generalise?"""
+    judged = []
+    for key, label in LABELS.items():
+        verdict = near(
+            f"beyond.algorithms.{key}.floor",
+            f"{label} with bias reaches the floor of the trace, approximately (trace/floor)",
+            found.over_floor(f"bias-{key}"),
+            decisive=found.fit(f"bias-{key}"),
+            paper="1" if key in PREDICTED else "open",
+        )
+        judged.append(verdict)
+        judged += [
+            below(
+                f"beyond.algorithms.{key}.{name}_generalises",
+                f"{label} {words} generalises (test error)",
+                found.final(f"{name}-{key}", "test_error"),
+                THRESHOLD,
+                decisive=found.fit(f"{name}-{key}"),
+                within=FRACTION,
+                paper=said_of(key, name),
+            )
+            for name, words in (("bias", "with bias"), ("no_bias", "without bias"))
+        ]
+    return judged
+
+
+def said_of(key: str, name: str) -> str:
+    """Return what the paper shows of an algorithm's generalisation (its Figures 1 and 4)."""
+    if key == "sam1":
+        return "no (Figure 4)" if name == "bias" else "yes (Figure 1)"
+    if key == "gd_decay":
+        return "better than 1-SAM (Figure 4)" if name == "bias" else "yes (Figure 1)"
+    return "open"
+
+
+def _generalise(found: Evidence, name: str) -> list[str]:
+    return [
+        label
+        for key, label in LABELS.items()
+        if found.mean(f"{name}-{key}", "test_error") < THRESHOLD
+    ]
+
+
+def _flat(found: Evidence) -> list[str]:
+    labels = []
+    for key, label in LABELS.items():
+        ratios = found.over_floor(f"bias-{key}")
+        if abs(sum(ratios) / len(ratios) - 1) < NEAR:
+            labels.append(label)
+    return labels
+
+
+def finding(found: Evidence) -> str:
+    """Say which reach the floor, which generalise, and which do both, by means over seeds."""
+    flat, with_bias = _flat(found), _generalise(found, "bias")
+    both = [label for label in flat if label in with_bias]
+    return (
+        f"By means over seeds, with bias {listed(flat)} come within {NEAR:.0%} of the floor of the "
+        f"trace, {listed(with_bias)} generalise (test error below {THRESHOLD:g}), and "
+        f"{listed(both)} do both; without bias {listed(_generalise(found, 'no_bias'))} generalise."
+    )
+
+
+def plots(found: Evidence) -> tuple[Plot, ...]:
+    """Return how the most telling algorithms go down with bias."""
+    shown = ("sam1", "label_noise", "usam", "large_lr", "sam5", "gd_decay")
+    chosen: Sequence[Arm] = [
+        arm for arm in arms(found.settings) if arm.key in [f"bias-{key}" for key in shown]
+    ]
+    columns = {
+        "train_loss": "training loss",
+        "test_error": "test error",
+        "trace_ggn": "Gauss–Newton trace",
+    }
+    title = "With bias: equal gradients, SAM has half the epochs"
+    return (histories("algorithms-bias", title, chosen, found, columns),)
+
+
+COMPARISON = Comparison(
+    id="beyond/algorithms",
+    source="beyond the paper",
+    figure="algorithms",
+    title="Who reaches the floor, and who generalises? Equal gradient evaluations",
+    claim="1-SAM and label-noise SGD reach the floor of the trace with bias; which algorithms "
+    "generalise is open",
+    presets=PRESETS,
+    arms=arms,
+    verdicts=verdicts,
+    finding=finding,
+    plots=plots,
+)
+EXPERIMENT = COMPARISON.experiment(__name__)

@@ -1,0 +1,214 @@
+"""Can SAM be steered to the flattest minimum that generalises, where with bias it finds another?
+
+Source:   this laboratory; Wen, Li & Ma 2023 prove that such a minimum is there (Proposition 4.2)
+          and see 1-SAM miss it (Figure 4).
+Command:  flatlab run beyond/rescue
+Seconds:  not measured yet (lab)
+Claim:    open: the paper offers no remedy.
+Expected: plain 1-SAM with bias fails. A remedy succeeds if the test error is below 0.1 and the
+          trace is within 10 % of the floor 4√(d+1) = 22.27.
+
+What is chosen:
+- xor at the paper's sizes; both rows of Figure 4b, shortened. Every remedy is one change to them,
+  in two strengths fixed beforehand: weight decay on the bias alone; a smaller or no learning rate
+  of the bias, which still takes part in the ascent and in the trace; fresh Gaussian noise on the
+  inputs at every step; radii a half and a fifth of the paper's; weight decay on everything.
+- Early stopping takes the logged epoch with the smallest test error of the plain runs. The test
+  set plays the validation set and is not drawn afresh, so that the error at the chosen epoch is a
+  little too small, which favours the remedy. `beyond.rescue.any_epoch` asks whether any logged
+  epoch of a plain run has both; if not, no validation set could have helped.
+- One number decides: the larger of (test error)/0.1 and |trace/floor − 1|/0.1, below 1 for a
+  success. Traces are those of the Gauss–Newton part, as everywhere.
+- The network without bias stands beside them, measured by the floor of the network with bias, of
+  which it is the case b = 0 but for the bias's share of the trace.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from ...run import Run
+from ...schedule import Phase
+from ...specs import spec
+from ...theory import bias_floor
+from ..arms import Arm, Comparison, Derived, histories
+from ..contract import Plot, Verdict
+from ..evidence import Evidence
+from ..judging import NEAR, THRESHOLD, below
+from ..wen2023.panels import Count, Sizes
+from ._xor import config, listed, network, of_row
+
+CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
+    "plain": ("1-SAM with bias", {}),
+    "bias_decay_small": ("weight decay 0.01 on the bias", {"bias_weight_decay": 0.01}),
+    "bias_decay_large": ("weight decay 0.1 on the bias", {"bias_weight_decay": 0.1}),
+    "bias_lr_small": ("bias learns ten times slower", {"bias_lr": 0.001}),
+    "bias_lr_zero": ("bias does not learn", {"bias_lr": 0.0}),
+    "input_noise_small": ("input noise 0.1", {"input_noise": 0.1}),
+    "input_noise_large": ("input noise 0.3", {"input_noise": 0.3}),
+    "radius_half": ("half the radius", {"rho": 0.5}),
+    "radius_fifth": ("a fifth of the radius", {"rho": 0.2}),
+    "decay_small": ("weight decay 0.001 on all", {"weight_decay": 0.001}),
+    "decay_large": ("weight decay 0.01 on all", {"weight_decay": 0.01}),
+}
+REMEDIES = [key for key in CHANGES if key != "plain"] + ["early"]
+OTHER = "no_bias"
+
+
+@spec
+class Settings(Sizes):
+    """Sizes and lengths. Fields can be changed with --set."""
+
+    seeds: Count = 3
+    n_test: Count = 5_000
+    epochs: Count = 10_000
+    epochs_second: Count = 10_000
+
+
+PRESETS = {
+    "quick": Settings(seeds=2, width=60, d=10, n=40, n_test=500, epochs=60, epochs_second=40),
+    "lab": Settings(),
+}
+
+
+def schedule(key: str, s: Settings) -> list[Phase]:
+    """Return both phases with a remedy's change; radii are factors on those of the paper."""
+    phases = [of_row("4b", epochs=s.epochs), of_row("4b", 1, epochs=s.epochs_second)]
+    changes = dict(CHANGES.get(key, ("", {}))[1])
+    factor = changes.pop("rho", 1.0)
+    return [dataclasses.replace(p, rho=round(factor * p.rho, 6), **changes) for p in phases]
+
+
+def arms(s: Settings) -> list[Arm]:
+    """Return plain 1-SAM, the remedies and the network without bias."""
+
+    def arm(key: str, label: str, bias: bool = True) -> Arm:
+        role = key.rpartition("_")[0] or key
+        return Arm(
+            key,
+            label,
+            lambda seed: config(s, network(s, bias), schedule(key, s), seed),
+            bias_floor,
+            role,
+        )
+
+    with_bias = [arm(key, label) for key, (label, _) in CHANGES.items()]
+    return [*with_bias, arm(OTHER, "1-SAM without bias", bias=False)]
+
+
+def stopped(run: Run) -> Run:
+    """Return a run as it was at the logged epoch with the smallest test error, the last of equals.
+
+    Epoch 0, before any training, is no choice.
+    """
+    errors = run.columns["test_error"][1:]
+    last = len(errors) - int(np.argmin(errors[::-1])) if len(errors) else 0
+    return cut(run, last)
+
+
+def cut(run: Run, last: int) -> Run:
+    """Return a run that ends with a row of its history."""
+    columns = {name: column[: last + 1] for name, column in run.columns.items()}
+    return dataclasses.replace(run, columns=columns)
+
+
+def miss(test_error: float, ratio: float) -> float:
+    """Return the larger of both distances, each over its limit; below 1 is a success.
+
+    >>> round(miss(0.05, 1.02), 12), round(miss(0.0, 1.2), 12)
+    (0.5, 2.0)
+    """
+    return max(test_error / THRESHOLD, abs(ratio - 1) / NEAR)
+
+
+def misses(found: Evidence, key: str) -> list[float]:
+    """Return how far each run of an arm is from success."""
+    pairs = zip(found.final(key, "test_error"), found.over_floor(key), strict=True)
+    return [miss(error, ratio) for error, ratio in pairs]
+
+
+def best_misses(found: Evidence, key: str) -> list[float]:
+    """Return how close each run of an arm ever comes, over its logged epochs."""
+    best = []
+    for seed, run in found.runs[key].items():
+        ratios = run.columns["trace_ggn"] / found.floors[key][seed]
+        rows = zip(run.columns["test_error"].tolist(), ratios.tolist(), strict=True)
+        best.append(min(miss(error, ratio) for error, ratio in rows))
+    return best
+
+
+def label_of(key: str) -> str:
+    """Return an arm's words."""
+    return EARLY.label if key == EARLY.key else CHANGES[key][0]
+
+
+def verdicts(found: Evidence) -> list[Verdict]:
+    """Judge plain 1-SAM, every remedy, and whether any epoch of the plain runs would do."""
+    what = f"test error below {THRESHOLD:g} and trace within {NEAR:.0%} of the floor (larger miss)"
+    judged = [
+        below(
+            f"beyond.rescue.{key}",
+            f"{label_of(key)}: {what}",
+            misses(found, key),
+            1,
+            decisive=found.fit(key),
+            within=(0.0, np.inf),
+            paper="no (Figure 4)" if key == "plain" else "open",
+        )
+        for key in ["plain", *REMEDIES]
+    ]
+    judged.append(
+        below(
+            "beyond.rescue.any_epoch",
+            "plain 1-SAM with bias has some logged epoch with both (smallest of the larger misses)",
+            best_misses(found, "plain"),
+            1,
+            decisive=found.fit("plain"),
+            within=(0.0, np.inf),
+            paper="open",
+        )
+    )
+    return judged
+
+
+def finding(found: Evidence) -> str:
+    """Say which remedies succeed in every seed, which in none, and how plain 1-SAM ends."""
+    everywhere = [label_of(k) for k in REMEDIES if all(m < 1 for m in misses(found, k))]
+    nowhere = [label_of(k) for k in REMEDIES if all(m >= 1 for m in misses(found, k))]
+    rest = [label_of(k) for k in REMEDIES if label_of(k) not in everywhere + nowhere]
+    ratio = np.mean(found.over_floor("plain"))
+    somewhere = f"; in some seeds {listed(rest)}" if rest else ""
+    return (
+        f"Plain 1-SAM with bias ends with test error {found.mean('plain', 'test_error'):.3f} at "
+        f"{ratio:.2f} times the floor. Remedies that reach both, generalisation and the floor, in "
+        f"every seed: {listed(everywhere)}{somewhere}. In no seed: {listed(nowhere)}."
+    )
+
+
+def plots(found: Evidence) -> tuple[Plot, ...]:
+    """Return how one strength of each remedy goes down."""
+    shown = ("plain", "bias_decay_large", "bias_lr_zero", "input_noise_large", "decay_large")
+    chosen = [arm for arm in arms(found.settings) if arm.key in shown]
+    columns = {"test_error": "test error", "trace_ggn": "Gauss–Newton trace"}
+    title = "Remedies on the way down"
+    return (histories("rescue-histories", title, chosen, found, columns),)
+
+
+EARLY = Derived("early", "early stopping", "plain", stopped, "early")
+COMPARISON = Comparison(
+    id="beyond/rescue",
+    source="beyond the paper",
+    figure="remedies",
+    title="Can 1-SAM with bias be steered to a flattest minimum that generalises?",
+    claim="open: whether some change steers 1-SAM with bias to a generalising flattest minimum",
+    presets=PRESETS,
+    arms=arms,
+    verdicts=verdicts,
+    finding=finding,
+    plots=plots,
+    derived=(EARLY,),
+)
+EXPERIMENT = COMPARISON.experiment(__name__)

@@ -1,0 +1,270 @@
+"""How many examples does a flat minimum need? Test error and loss of 1-SAM against n/d.
+
+Source:   this laboratory; the law is Theorem 3.1 of Wen, Li & Ma 2023.
+Command:  flatlab run beyond/samples
+Seconds:  not measured yet (lab)
+Claim:    Theorem 3.1: without bias the population loss of every flattest minimiser is Õ(d/n), and
+          with it the test error. With bias the paper proves nothing of the kind (Theorem 4.1: some
+          flattest minimisers memorise) and shows one n.
+Expected: the slope of log test error, and of log test loss, against log(n/d) at or below −1 without
+          bias. With bias: open.
+
+What is chosen:
+- xor, d = 20, and seven sizes from n = d to n = 10 d, evenly spaced in log n. Without bias 1-SAM
+  has row 1b of the paper's Table 2, with bias both rows of 4b; every n has the same number of
+  epochs. In a seed, a smaller training set is the beginning of a larger one.
+- The law is an upper bound: a slope below −1 agrees with it, and so does one of −0.9, because Õ
+  hides logarithms. The slope is fitted by least squares in each seed and judged by its interval
+  over seeds: the points need not lie on a line, so that no interval within a seed is used.
+- A test error of 0 has no logarithm: errors below 3/n_test, the 95 % upper limit where no error was
+  seen, are put there, and a fit ends with the first size after the last error above it; what comes
+  later tells that the error stays there. This makes a slope too flat rather than too steep.
+- The test loss needs no such care, and all sizes are used. 1-SAM of a fixed radius keeps a training
+  loss of about 1e-3, under which the test loss does not fall: this too makes its slope too flat.
+- The theorem speaks of flattest minimisers, 1-SAM stays above the floor of the trace (see the
+  picture), and its n = Ω(d log(d/δ)) leaves open where in this range it begins to speak.
+- "It takes more examples with bias" compares, in each seed, the n from which on the test error is
+  below 0.1; a network that does not get there counts as 2 n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from ...specs import spec
+from ..arms import CURVES, Arm, Comparison, said
+from ..contract import Interval, Panel, Plot, Series, Verdict
+from ..evidence import Evidence
+from ..judging import NEAR, THRESHOLD, above, below
+from ..wen2023.panels import Count, Sizes
+from ._xor import config, floor, network, of_row
+
+NETWORKS = {"no_bias": "without bias", "bias": "with bias"}
+LAW = -1.0  # the exponent of n/d in Theorem 3.1
+
+
+@spec
+class Settings(Sizes):
+    """Sizes and lengths; n is the largest training set. Fields can be changed with --set."""
+
+    seeds: Count = 5
+    d: Annotated[int, Field(ge=2)] = 20
+    n: Count = 200
+    points: Annotated[int, Field(ge=2)] = 7
+    no_bias_epochs: Count = 10_000
+    bias_epochs: Count = 5_000
+    bias_epochs_second: Count = 5_000
+
+
+PRESETS = {
+    "quick": Settings(
+        seeds=2,
+        width=60,
+        d=8,
+        n=48,
+        n_test=500,
+        points=3,
+        no_bias_epochs=200,
+        bias_epochs=100,
+        bias_epochs_second=100,
+    ),
+    "lab": Settings(),
+}
+
+
+def sizes(s: Settings) -> list[int]:
+    """Return the training sets' sizes, from d to n.
+
+    >>> sizes(Settings(d=20, n=200, points=4))
+    [20, 43, 93, 200]
+    """
+    return [round(n) for n in np.geomspace(min(s.d, s.n), s.n, s.points).tolist()]
+
+
+def key(name: str, n: int) -> str:
+    """Return an arm's key."""
+    return f"{name}-n{n}"
+
+
+def arms(s: Settings) -> list[Arm]:
+    """Return an arm for each network and size."""
+    phases = {
+        "no_bias": [of_row("1b", epochs=s.no_bias_epochs)],
+        "bias": [
+            of_row("4b", epochs=s.bias_epochs),
+            of_row("4b", 1, epochs=s.bias_epochs_second),
+        ],
+    }
+
+    def arm(name: str, n: int) -> Arm:
+        bias = name == "bias"
+        return Arm(
+            key(name, n),
+            f"{NETWORKS[name]}, n = {n}",
+            lambda seed: config(s, network(s, bias), phases[name], seed, n=n),
+            floor(bias),
+            name,
+        )
+
+    return [arm(name, n) for name in NETWORKS for n in dict.fromkeys(sizes(s))]
+
+
+def slope(ratios: Sequence[float], values: Sequence[float], resolution: float = 0.0) -> float:
+    """Fit the slope of log value against log n/d by least squares.
+
+    Values below the resolution are put there; the fit ends with the first size after the last value
+    above it. NaN where fewer than two sizes are left.
+
+    >>> round(slope([1, 2, 4, 8], [0.4, 0.2, 0.1, 0.05]), 12)
+    -1.0
+    """
+    from scipy import stats
+
+    above_it = [i for i, value in enumerate(values) if value > resolution]
+    end = above_it[-1] + 2 if above_it else 0
+    if min(end, len(values)) < 2:
+        return float("nan")
+    y = np.log(np.maximum(values[:end], resolution))
+    return float(stats.linregress(np.log(ratios[:end]), y).slope)
+
+
+def by_size(found: Evidence, name: str, column: str) -> dict[int, list[float]]:
+    """Return seed → a column's last value at each size, of the seeds that have all sizes."""
+    runs = [found.runs[key(name, n)] for n in sizes(found.settings)]
+    seeds = [seed for seed in runs[0] if all(seed in part for part in runs)]
+    return {seed: [part[seed].final[column] for part in runs] for seed in seeds}
+
+
+def slopes(found: Evidence, name: str, column: str) -> list[float]:
+    """Return the slope in each seed that has one."""
+    s = found.settings
+    resolution = 3 / s.n_test if column == "test_error" else 0.0
+    ratios = [n / s.d for n in sizes(s)]
+    fitted = [slope(ratios, v, resolution) for v in by_size(found, name, column).values()]
+    return [value for value in fitted if np.isfinite(value)]
+
+
+def needed(found: Evidence, name: str) -> dict[int, float]:
+    """Return seed → the n from which on the test error is below 0.1; twice the largest if none."""
+    return {
+        seed: first_below(sizes(found.settings), errors)
+        for seed, errors in by_size(found, name, "test_error").items()
+    }
+
+
+def first_below(ns: Sequence[int], errors: Sequence[float]) -> float:
+    """Return the first n from which on every error is below 0.1; twice the last if none.
+
+    >>> first_below([10, 20, 40], [0.05, 0.3, 0.0]), first_below([10, 20], [0.0, 0.3])
+    (40.0, 40.0)
+    """
+    bad = [i for i, error in enumerate(errors) if error >= THRESHOLD]
+    first = bad[-1] + 1 if bad else 0
+    return float(ns[first]) if first < len(ns) else 2.0 * ns[-1]
+
+
+def fit(found: Evidence, *names: str) -> bool:
+    """Return whether these networks can be judged."""
+    return found.fit(*(key(name, n) for name in names for n in sizes(found.settings)))
+
+
+def verdicts(found: Evidence) -> list[Verdict]:
+    """Judge the law by the slopes, and the price of a bias by the sizes that are needed."""
+    judged = [
+        below(
+            f"beyond.samples.{name}_{short}",
+            f"the {words} {where} decays at least as fast as d/n (slope, −1 within {NEAR:.0%})",
+            slopes(found, name, column),
+            (1 - NEAR) * LAW,
+            decisive=fit(found, name),
+            paper="Õ(d/n), Theorem 3.1" if name == "no_bias" else "open",
+        )
+        for name, where in NETWORKS.items()
+        for column, short, words in (
+            ("test_error", "error", "test error"),
+            ("test_loss", "loss", "test loss"),
+        )
+    ]
+    one, other = needed(found, "no_bias"), needed(found, "bias")
+    judged.append(
+        above(
+            "beyond.samples.bias_needs_more",
+            "a test error below 0.1 takes more examples with bias (n with bias over n without)",
+            [other[seed] / one[seed] for seed in one if seed in other],
+            1,
+            decisive=fit(found, "no_bias", "bias"),
+            paper="open",
+        )
+    )
+    return judged
+
+
+def finding(found: Evidence) -> str:
+    """Say how fast errors fall, and from where on each network generalises."""
+    parts = []
+    for name, where in NETWORKS.items():
+        error, loss = slopes(found, name, "test_error"), slopes(found, name, "test_loss")
+        n = list(needed(found, name).values())
+        told = f"{_said(error)} for the test error and {_said(loss)} for the test loss"
+        parts.append(
+            f"{where} the slopes against n/d are {told}, and the test error is below 0.1 from "
+            f"n/d = {np.mean(n) / found.settings.d:.1f} on (mean over seeds)"
+        )
+    return "1-SAM on xor: " + "; ".join(parts) + "."
+
+
+def _said(values: list[float]) -> str:
+    return said(Interval.of(values), float(np.mean(values)), 2) if values else "not to be fitted"
+
+
+def plots(found: Evidence) -> tuple[Plot, ...]:
+    """Return test error, test loss and trace over floor against n/d."""
+    s = found.settings
+    x = np.array(sizes(s)) / s.d
+
+    def series(column: str, least: float) -> tuple[Series, ...]:
+        made = []
+        for name, label in NETWORKS.items():
+            values = list(by_size(found, name, column).values())
+            if values:
+                made.append(Series(label, name, x, np.maximum(np.array(values), least)))
+        return tuple(made)
+
+    law = Series("d/n", "law", x, (1 / x)[None])
+    keys = {name: [key(name, n) for n in sizes(s)] for name in NETWORKS}
+    ratios = tuple(
+        Series(label, name, x, np.array([found.over_floor(k) for k in keys[name]]).T)
+        for name, label in NETWORKS.items()
+        if len({len(found.runs[k]) for k in keys[name]} | {0}) == 2
+    )
+    panels = (
+        Panel(
+            "test error",
+            f"test error, at least {3 / s.n_test:g}",
+            (*series("test_error", 3 / s.n_test), law),
+            yscale="log",
+        ),
+        Panel("test loss", "test loss", (*series("test_loss", 0.0), law), yscale="log"),
+        Panel("sharpness", "trace over its floor", ratios),
+    )
+    title = "How many examples does a flat minimum need? 1-SAM on xor"
+    return (Plot("samples-law", title, (panels,), "n/d", "log", caption=CURVES),)
+
+
+COMPARISON = Comparison(
+    id="beyond/samples",
+    source="beyond the paper",
+    figure="sample complexity",
+    title="1-SAM on xor, by size of the training set",
+    claim="without bias the test error of 1-SAM's flat minima falls at least as fast as d/n",
+    presets=PRESETS,
+    arms=arms,
+    verdicts=verdicts,
+    finding=finding,
+    plots=plots,
+)
+EXPERIMENT = COMPARISON.experiment(__name__)

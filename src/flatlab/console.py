@@ -1,12 +1,10 @@
-"""What the terminal shows: progress of running jobs, tables, verdicts. Only `cli` uses it."""
+"""What the terminal shows: tables, verdicts, and progress. Only `cli` uses it."""
 
 from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -14,11 +12,14 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from .experiments.contract import Verdict
+from .progress import CheckProgress as CheckProgress
+from .progress import JobProgress as JobProgress
+from .progress import Waiting as Waiting
+from .report.reproduction import summary
 from .report.tables import number
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 # A file or a pipe has no width of its own.
 out = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
 MARKS = {True: "[green]holds[/]", False: "[red]fails[/]", None: "[yellow]not assessed[/]"}
+NO_BREAK = "\u00a0"
 # The mark and the colour of what came of a claim.
 WORDS = {
     "holds": ("✓", "green"),
@@ -44,159 +46,6 @@ MEANINGS = {
     "holds corrected": "wrong as printed, right once corrected",
     "refuted": "wrong, as a counterexample shows",
 }
-
-
-class JobProgress:
-    """One line a running job: bar, time left, loss, trace, test error; one line for all of them.
-
-    Shows nothing unless stdout is a terminal and `quiet` is off.
-    """
-
-    def __init__(self, total: int, quiet: bool):
-        self.shown = sys.stdout.isatty() and not quiet
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TextColumn("[dim]{task.fields[left]}[/]"),
-            TextColumn("{task.fields[now]}"),
-            console=Console(stderr=True),
-            disable=not self.shown,
-            transient=True,
-        )
-        self.started: dict[str, float] = {}
-        self.first: dict[str, float] = {}
-        self.tasks: dict[str, TaskID] = {}
-        self.total, self.finished, self.begun = total, 0, time.monotonic()
-        self.all = self.progress.add_task(
-            f"{total} runs", total=total, left="", now="", visible=total > 1
-        )
-
-    def __enter__(self) -> JobProgress:
-        self.progress.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.progress.__exit__(kind, value, trace)
-
-    def update(self, name: str, kind: str, info: Mapping[str, Any]) -> None:
-        """Take an event of the executor, or "reused" for a run that was done before."""
-        if kind == "started":
-            self.started[name] = time.monotonic()
-            self.tasks[name] = self.progress.add_task(
-                f"  {name}", total=1, left="", now="starting (compiles on first use)"
-            )
-        elif kind == "progress":
-            done = info["epoch"] / info["epochs"]
-            # A resumed run starts part of the way: time left is judged by this sitting's share.
-            first = self.first.setdefault(name, done)
-            spent = time.monotonic() - self.started[name]
-            left = spent / (done - first) * (1 - done) if done > first else None
-            self.progress.update(self.tasks[name], completed=done, left=_left(left), now=_now(info))
-        elif kind == "reused":
-            self.total -= 1
-            self.progress.update(self.all, total=self.total, description=f"{self.total} runs")
-        else:
-            self.finished += 1
-            if name in self.tasks:  # one that could not be started has none
-                self.progress.remove_task(self.tasks.pop(name))
-            spent = time.monotonic() - self.begun
-            self.progress.update(
-                self.all,
-                completed=self.finished,
-                left=_left(spent / self.finished * (self.total - self.finished)),
-            )
-
-
-class CheckProgress:
-    """One line for all checks: bar, time left, which are under way.
-
-    Shows nothing unless stdout is a terminal and `quiet` is off.
-    """
-
-    def __init__(self, total: int, quiet: bool):
-        self.progress = Progress(
-            TextColumn("{task.completed}/{task.total} checks"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TextColumn("[dim]{task.fields[left]}[/]"),
-            TextColumn("{task.fields[now]}"),
-            console=Console(stderr=True),
-            disable=quiet or not sys.stdout.isatty(),
-            transient=True,
-        )
-        self.task = self.progress.add_task("", total=total, left="", now="")
-        self.total, self.finished, self.begun = total, 0, time.monotonic()
-        self.now: dict[str, None] = {}
-
-    def __enter__(self) -> CheckProgress:
-        self.progress.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.progress.__exit__(*error)
-
-    def update(self, id: str, kind: str) -> None:
-        """Take an event of `verify`."""
-        left = None
-        if kind == "started":
-            self.now[id] = None
-        else:
-            self.now.pop(id, None)
-            self.finished += 1
-        if self.finished:
-            spent = time.monotonic() - self.begun
-            left = spent / self.finished * (self.total - self.finished)
-        self.progress.update(
-            self.task, completed=self.finished, left=_left(left), now="  ".join(self.now)
-        )
-
-
-class Waiting:
-    """One line while a search goes on: what it is at, and the time that is left to it."""
-
-    def __init__(self, what: str, seconds: float, quiet: bool):
-        self.progress = Progress(
-            TextColumn(what),
-            BarColumn(bar_width=24),
-            TextColumn("[dim]{task.fields[left]}[/]"),
-            TextColumn("{task.fields[now]}"),
-            console=Console(stderr=True),
-            disable=quiet or not sys.stdout.isatty(),
-            transient=True,
-        )
-        self.task = self.progress.add_task("", total=seconds, left="", now="")
-        self.seconds, self.begun = seconds, time.monotonic()
-
-    def __enter__(self) -> Waiting:
-        self.progress.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.progress.__exit__(*error)
-
-    def say(self, now: str) -> None:
-        """Show what is under way."""
-        spent = time.monotonic() - self.begun
-        left = _left(max(0.0, self.seconds - spent))
-        self.progress.update(self.task, completed=spent, left=f"at most {left}", now=now)
-
-
-def _left(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d} left"
-
-
-def _now(info: Mapping[str, Any]) -> str:
-    names = {"train_loss": "loss", "trace": "trace", "test_error": "test error"}
-    return "  ".join(f"{label} {info[name]:.3g}" for name, label in names.items() if name in info)
 
 
 def print_line(text: str) -> None:
@@ -275,6 +124,40 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
         out.print(f"{MARKS[v.holds]}  [bold]{v.claim}[/]  {measured}", highlight=False)
         explained = escape(f"{v.statement}: {v.reason}")
         out.print(Padding(explained, (0, 0, 0, 4)), highlight=False)
+
+
+def print_reproduction(found: Mapping[str, Any]) -> None:
+    """Print all verdicts of a reproduction as one table, then what was left out, and findings."""
+    rows = [
+        {
+            "verdict": row["verdict"].replace(" ", NO_BREAK),
+            "claim": row["claim"],
+            **{name: row[name] for name in ("measured", "low", "high")},
+            "paper": str(row["paper"]),
+            "what and why": f"{row['statement']}: {row['reason']}",
+            "experiment": row["experiment"].partition("/")[2],
+        }
+        for row in found["verdicts"]
+    ]
+    for row in rows:
+        row["measured_low"], row["measured_high"] = row.pop("low"), row.pop("high")
+    styles = {"holds": "green", "fails": "red", f"not{NO_BREAK}assessed": "yellow"}
+    print_table(rows, f"{found['source']}, preset {found['preset']}", styles)
+    columns = ("id", "seeds", "runs", "epochs", "training_seconds", "wall_seconds")
+    seconds = [{name: part[name] for name in columns} for part in found["experiments"]]
+    print_table(seconds, "seconds")
+    for part in found["experiments"]:
+        if part["finding"]:
+            print_line(f"finding, {part['id']}: {part['finding']}")
+        for note in part["notes"]:
+            print_line(f"note, {part['id']}: {note}")
+    for part in found["left_out"]:
+        seeds = f" ({part['seeds']} of {part['of']} seeds ran)" if part["of"] else ""
+        print_line(f"left out, {part['experiment']}{seeds}: {part['reason']}")
+    print_line(
+        f"{summary(found)} {found['training_seconds']:.0f} s of training, "
+        f"{found['wall_seconds']:.0f} s now."
+    )
 
 
 def print_verification(found: Verification, hidden: Sequence[str] = ()) -> None:

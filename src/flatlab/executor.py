@@ -66,7 +66,10 @@ OnEvent = Callable[[Job, str, dict[str, Any]], None]
 
 
 def run_jobs(
-    jobs: Sequence[Job], workers: int | None = None, on_event: OnEvent | None = None
+    jobs: Sequence[Job],
+    workers: int | None = None,
+    on_event: OnEvent | None = None,
+    until: float | None = None,
 ) -> list[Outcome]:
     """Run the jobs and return their outcomes in the order of the jobs; a failure stops no other.
 
@@ -76,13 +79,15 @@ def run_jobs(
             runs in this process.
         on_event: Called as `on_event(job, kind, info)` with kind "started", "progress" (info is
             what the job reported) or "finished" (info has status, error and seconds).
+        until: The `time.monotonic()` at which to stop: what runs is interrupted, as by SIGINT, and
+            nothing more is started. The jobs then run in processes, even a single one.
     """
     if workers is None:
         workers = usable_cores()
     if workers < 0:
         raise UserError(f"workers must be >= 0, got {workers}")
-    pool = _Pool(jobs, workers, on_event or _ignore_event)
-    if workers == 0 or (workers == 1 and len(jobs) == 1):
+    pool = _Pool(jobs, workers, on_event or _ignore_event, until)
+    if until is None and (workers == 0 or (workers == 1 and len(jobs) == 1)):
         with contextlib.suppress(KeyboardInterrupt):
             pool.run_here()
     else:
@@ -111,8 +116,11 @@ class _Child:
 class _Pool:
     """The state of one call of `run_jobs`."""
 
-    def __init__(self, jobs: Sequence[Job], workers: int, on_event: OnEvent) -> None:
-        self.jobs, self.workers, self.on_event = jobs, workers, on_event
+    def __init__(
+        self, jobs: Sequence[Job], workers: int, on_event: OnEvent, until: float | None
+    ) -> None:
+        self.jobs, self.workers, self.on_event = jobs, max(workers, 1), on_event
+        self.until = float("inf") if until is None else until
         self.payloads = [_encode_payload(job) for job in jobs]
         self.outcomes: dict[int, Outcome] = {}
         self.children: list[_Child] = []
@@ -139,10 +147,10 @@ class _Pool:
         with self.counting_interrupts():
             try:
                 while waiting or self.children:
-                    while waiting and len(self.children) < self.workers and not self.interrupts:
+                    while waiting and len(self.children) < self.workers and not self.stopped:
                         self.start(waiting.pop())
                     self.attend()
-                    if self.interrupts and deadline is None:
+                    if self.stopped and deadline is None:
                         waiting.clear()
                         deadline = time.monotonic() + INTERRUPT_GRACE
                         for child in self.children:
@@ -153,6 +161,10 @@ class _Pool:
                 self.on_event = _ignore_event  # it is what raised
                 self.stop_children()
                 raise
+
+    @property
+    def stopped(self) -> bool:
+        return self.interrupts > 0 or time.monotonic() >= self.until
 
     @contextlib.contextmanager
     def counting_interrupts(self) -> Iterator[None]:
@@ -221,7 +233,7 @@ class _Pool:
         child.process.close()
         child.events.close()
         message = child.message
-        if message is None and self.interrupts:
+        if message is None and self.stopped:
             message = message_of(
                 "interrupted", error="interrupted before it could save", exit_code=130
             )

@@ -15,6 +15,7 @@ Writes are atomic and lasting (`durable`), checkpoints checksummed (`checkpoints
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -196,8 +197,12 @@ class RunStore:
 
     def save_result(self, result: Mapping[str, Any]) -> None:
         """Write the result as JSON; a float that is not finite becomes null."""
-        text = json.dumps(_plain(result), indent=2, allow_nan=False)
-        write_atomically(self.path / RESULT, text.encode() + b"\n")
+        write_json(self.path / RESULT, result)
+
+    def result_checksum(self) -> str | None:
+        """Return the SHA-256 of result.json, as sha256sum gives it; None if there is none."""
+        data = read(self.path / RESULT)
+        return None if data is None else hashlib.sha256(data).hexdigest()
 
     def load_result(self) -> dict[str, Any] | None:
         """Return the result, or None if the run has none yet."""
@@ -211,6 +216,12 @@ class RunStore:
         if not isinstance(result, dict):
             raise _damaged(self.path / RESULT, "not a JSON object")
         return result
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a document as JSON; a float that is not finite becomes null."""
+    text = json.dumps(_plain(document), indent=2, allow_nan=False)
+    write_atomically(path, text.encode() + b"\n")
 
 
 def run_directories(root: str | os.PathLike[str]) -> list[Path]:

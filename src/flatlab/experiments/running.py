@@ -5,18 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..config import RunConfig
-from ..errors import FlatlabError, UserError, unknown
-from ..executor import Job, OnEvent, Outcome, run_jobs
-from ..run import Run, load_run
-from ..specs import digest
-from ..store import RunStore, ensure_directory, locked
+from ..errors import UserError, unknown
+from ..executor import OnEvent, Outcome
+from ..store import ensure_directory, locked
 from . import CATALOGUE
 from .contract import Experiment, Findings, Planned
+from .pool import slots, train
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,69 +84,43 @@ def run_experiment(
 
     `on_event` hears of the executor's events, and of "reused" for each run that was done before.
     """
+    planned = planned_runs(experiment, settings)
+    folder = folder_of(experiment, preset, out)
+    with held([folder], out):  # two of the same experiment would take each other's runs for busy
+        made = slots(planned, out, fresh)
+        trained = train(made, workers=workers, fresh=fresh, on_event=on_event)
+    keys = {p.name: p.config.digest() for p in planned}
+    runs = {name: trained.runs[key] for name, key in keys.items() if key in trained.runs}
+    return Report(
+        experiment,
+        preset,
+        settings,
+        experiment.analyse(settings, preset, runs),
+        tuple(made[keys[name]].path for name in runs),
+        tuple(trained.outcomes[key] for key in keys.values()),
+    )
+
+
+def planned_runs(experiment: Experiment, settings: Any) -> list[Planned]:
+    """Return an experiment's runs; a network that this machine cannot hold is an error."""
     planned = experiment.plan(settings)
     for p in planned:
         p.config.check_size(p.config.data.get("d", 1))
+    return planned
+
+
+@contextlib.contextmanager
+def held(folders: Sequence[Path], out: Path) -> Iterator[None]:
+    """Make the folders of an output and hold them for this process."""
     ensure_directory(out)
     ensure_directory(out / "runs")
-    folder = folder_of(experiment, preset, out)
-    ensure_directory(folder)
-    with locked(folder):  # two of the same experiment would take each other's runs for busy
-        return _run(experiment, preset, settings, out, planned, workers, fresh, on_event)
+    with contextlib.ExitStack() as stack:
+        for folder in folders:
+            ensure_directory(folder)
+            stack.enter_context(locked(folder))
+        yield
 
 
 def folder_of(experiment: Experiment, preset: str, out: Path) -> Path:
     """Return where an experiment's pictures go."""
     return out / f"{experiment.id.replace('/', '-')}-{preset}"
-
-
-def _run(
-    experiment: Experiment,
-    preset: str,
-    settings: Any,
-    out: Path,
-    planned: list[Planned],
-    workers: int | None,
-    fresh: bool,
-    on_event: OnEvent | None,
-) -> Report:
-    paths = {p.name: out / "runs" / f"{p.name}-{p.config.digest()}" for p in planned}
-    jobs = [
-        Job(
-            p.name,
-            "flatlab.training:run_job",
-            {"config": p.config.to_dict(), "out": str(paths[p.name]), "fresh": fresh},
-        )
-        for p in planned
-    ]
-    reused = {} if fresh else {p.name: _finished(paths[p.name], p.config) for p in planned}
-    done = {name: run for name, run in reused.items() if run is not None}
-    for job in jobs:
-        if job.name in done and on_event:
-            on_event(job, "reused", {})
-    ran = run_jobs([job for job in jobs if job.name not in done], workers, on_event)
-    made = {outcome.job.name: outcome for outcome in ran}
-    outcomes = tuple(made.get(job.name) or _reused(job, done[job.name]) for job in jobs)
-    runs: Mapping[str, Run] = {
-        name: done.get(name) or load_run(paths[name])
-        for name in (outcome.job.name for outcome in outcomes if outcome.status == "done")
-    }
-    findings = experiment.analyse(settings, preset, runs)
-    return Report(
-        experiment, preset, settings, findings, tuple(paths[name] for name in runs), outcomes
-    )
-
-
-def _finished(path: Path, config: RunConfig) -> Run | None:
-    """Return the run that is there if it is over; what is damaged is left to its job."""
-    with contextlib.suppress(FlatlabError):
-        store = RunStore.read(path)
-        result = store.load_result() or {}
-        if result.get("status") in ("done", "diverged") and digest(store.config) == config.digest():
-            return load_run(path)
-    return None
-
-
-def _reused(job: Job, run: Run) -> Outcome:
-    result = {**run.result(), "path": str(run.path)}
-    return Outcome(job, "done", result, error=None, exit_code=0, seconds=0.0)

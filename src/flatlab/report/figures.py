@@ -182,7 +182,7 @@ def _curves(ax: Axes, series: Series, k: int) -> None:
     colour = COLOURS.get(series.role, FALLBACK[k % len(FALLBACK)])
     marker = "o" if len(series.x) <= 12 else ""
     ax.plot(
-        series.x, series.y.mean(0), marker=marker, linestyle="-", color=colour, linewidth=2,
+        series.x, series.y.mean(0), marker=marker, color=colour, linewidth=2,
         label=series.label, zorder=3,
     )  # fmt: skip
     if len(series.y) > 1:

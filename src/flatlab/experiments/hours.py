@@ -1,0 +1,28 @@
+"""What the authors' own training took, by their own statement, for comparison."""
+
+from __future__ import annotations
+
+from .contract import Experiment, Planned
+from .seeds import with_seeds
+
+# Wen, Li & Ma, Appendix A: "The training time for each experiment is around 12 hours per 1e5
+# epochs", on GPUs ("8 NVIDIA 2080 GPUs", of which each experiment is taken to have had one).
+HOURS_PER_EPOCH = {"wen2023": 12 / 100_000}
+
+
+def hours_per_epoch(experiment: Experiment) -> float | None:
+    """Return the paper's hours an epoch, or None where it says nothing."""
+    return HOURS_PER_EPOCH.get(experiment.id.partition("/")[0])
+
+
+def paper_runs(experiment: Experiment) -> list[Planned]:
+    """Return the runs of the preset `paper` for one seed, which is what the paper shows."""
+    if "paper" not in experiment.presets:
+        return []
+    return experiment.plan(with_seeds(experiment.presets["paper"], 1))
+
+
+def paper_epochs(experiment: Experiment) -> int:
+    """Return the epochs of those runs, those of one configuration counted once."""
+    distinct = {p.config.digest(): p.config.epochs for p in paper_runs(experiment)}
+    return sum(distinct.values())

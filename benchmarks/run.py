@@ -30,6 +30,7 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import (
+    figures,
     jax_scan,
     measure_memory,
     measures,
@@ -66,6 +67,7 @@ BENCHMARKS: dict[str, Callable[[Tell, bool], list[Row]]] = {
     ],
     "sam_step": lambda tell, full: sam_step.benchmark(tell),
     "measure_memory": lambda tell, full: measure_memory.benchmark(tell),
+    "figures": lambda tell, full: figures.benchmark(tell),
 }
 
 

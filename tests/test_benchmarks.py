@@ -16,7 +16,9 @@ _SPEC.loader.exec_module(run)
 
 from benchmarks import (  # noqa: E402
     cases,
+    costs,
     eager,
+    figures,
     jax_scan,
     measure_memory,
     measures,
@@ -27,6 +29,9 @@ from benchmarks import (  # noqa: E402
     steps,
     vgg,
 )
+
+from flatlab import costs as flatlab_costs  # noqa: E402
+from flatlab.experiments import CATALOGUE  # noqa: E402
 
 # Rounding in float64 over at most 100 steps; weights are of order 1.
 TOLERANCE = 1e-9
@@ -141,6 +146,42 @@ def test_examples_in_the_docstrings():
 
 def test_peak_memory_is_at_least_the_interpreter():
     assert memory.peak_mebibytes() > 10
+
+
+# Figures: extrapolated from a few epochs
+
+
+def test_a_figures_seconds_are_extrapolated_to_the_papers_epochs():
+    row = figures.figure(CATALOGUE["wen2023/fig4"], epochs=2)
+    # 100,000 epochs of gradient descent, 200,000 and then 400,000 of 1-SAM; two of each are timed.
+    assert "700,000 epochs, extrapolated from 6" in row.what and "84 hours" in row.what
+    # 12 hours per 100,000 epochs; only rounding between the two forms.
+    assert row.ratio * row.value == pytest.approx(84 * 3600, rel=1e-12)
+    assert (row.name, row.unit) == ("figures", "s")
+
+
+def test_an_experiment_whose_source_says_no_hours_has_no_row():
+    experiment = CATALOGUE["wen2023/fig4"]
+    assert figures.figure(dataclasses.replace(experiment, id="elsewhere/fig4")) is None
+    assert figures.figure(dataclasses.replace(experiment, plan=lambda settings: [])) is None
+
+
+# Costs: the constants of `flatlab.costs` are fitted to what is timed
+
+
+def test_the_fit_finds_constants_it_was_made_from():
+    exact = (500.0, 0.25, 0.01, 3.0)
+    sizes = [(w, m, e) for w in (1e3, 1e4, 1e5) for m in (50, 400) for e in (1, 10, 100)]
+    rows = [flatlab_costs.features(*size) for size in sizes]
+    seconds = [1e-9 * sum(a * b for a, b in zip(exact, row, strict=True)) for row in rows]
+    found, wrong = costs.fit(rows, seconds)
+    # Printed to three digits; the fit itself is exact but for rounding.
+    assert found == pytest.approx(exact, rel=5e-3) and wrong < 1e-6
+
+
+def test_every_kind_of_update_is_timed():
+    kinds = {flatlab_costs.kind_of(config, config.schedule[0]) for config in costs.configs()}
+    assert kinds == set(flatlab_costs.CONSTANTS)
 
 
 MEASURING = {

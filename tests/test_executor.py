@@ -110,6 +110,16 @@ def test_nothing_to_do_and_nonsense():
     assert executor.usable_cores() >= 1
 
 
+def test_at_the_given_time_what_runs_is_interrupted_and_nothing_more_is_started(tmp_path):
+    jobs = [job("long", "sleep", ready=str(tmp_path / "ready")), job("never", "square", x=1)]
+    began = time.monotonic()
+    long, never = run_jobs(jobs, workers=1, until=began + 2)
+    assert (long.status, never.status) == ("interrupted", "interrupted")
+    assert never.error == "interrupted before it started" and never.seconds == 0
+    done = run_jobs([job("a", "square", x=2)], workers=1, until=time.monotonic() + 600)[0]
+    assert done.result["square"] == 4 and done.result["pid"] != os.getpid()  # so it can be stopped
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_failures_are_told_apart_and_stop_no_other(workers):
     jobs = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 # A file or a pipe has no width of its own.
 out = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
 MARKS = {True: "[green]holds[/]", False: "[red]fails[/]", None: "[yellow]not assessed[/]"}
+TABLE_WIDTH = 110  # columns that a table with sentences needs
 NO_BREAK = "\u00a0"
 # The mark and the colour of what came of a claim.
 WORDS = {
@@ -127,22 +129,19 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
 
 
 def print_reproduction(found: Mapping[str, Any]) -> None:
-    """Print all verdicts of a reproduction as one table, then what was left out, and findings."""
-    rows = [
-        {
-            "verdict": row["verdict"].replace(" ", NO_BREAK),
-            "claim": row["claim"],
-            **{name: row[name] for name in ("measured", "low", "high")},
-            "paper": str(row["paper"]),
-            "what and why": f"{row['statement']}: {row['reason']}",
-            "experiment": row["experiment"].partition("/")[2],
-        }
-        for row in found["verdicts"]
-    ]
-    for row in rows:
-        row["measured_low"], row["measured_high"] = row.pop("low"), row.pop("high")
-    styles = {"holds": "green", "fails": "red", f"not{NO_BREAK}assessed": "yellow"}
-    print_table(rows, f"{found['source']}, preset {found['preset']}", styles)
+    """Print all verdicts of a reproduction as one table, then what was left out, and findings.
+
+    On a terminal too narrow for the table each verdict is printed over some lines.
+    """
+    title = f"{found['source']}, preset {found['preset']}"
+    if out.width < TABLE_WIDTH:
+        for part in found["experiments"]:
+            print_line(f"{part['id']}, preset {found['preset']}")
+            rows = [row for row in found["verdicts"] if row["experiment"] == part["id"]]
+            print_verdicts([_verdict(row) for row in rows])
+    else:
+        styles = {"holds": "green", "fails": "red", f"not{NO_BREAK}assessed": "yellow"}
+        print_table([_cells(row) for row in found["verdicts"]], title, styles)
     columns = ("id", "seeds", "runs", "epochs", "training_seconds", "wall_seconds")
     seconds = [{name: part[name] for name in columns} for part in found["experiments"]]
     print_table(seconds, "seconds")
@@ -158,6 +157,24 @@ def print_reproduction(found: Mapping[str, Any]) -> None:
         f"{summary(found)} {found['training_seconds']:.0f} s of training, "
         f"{found['wall_seconds']:.0f} s now."
     )
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
+    interval = "" if row["low"] is None else f" [{number(row['low'])}, {number(row['high'])}]"
+    return {
+        "verdict": row["verdict"].replace(" ", NO_BREAK),
+        "claim": row["claim"],
+        "measured": f"{number(row['measured'])}{interval}",
+        "paper": str(row["paper"]),
+        "what and why": f"{row['statement']}: {row['reason']}",
+        "experiment": row["experiment"],
+    }
+
+
+def _verdict(row: Mapping[str, Any]) -> Verdict:
+    holds = {"holds": True, "fails": False, "not assessed": None}[row["verdict"]]
+    fields = {field.name: row[field.name] for field in dataclasses.fields(Verdict)[:6]}
+    return Verdict(**fields, holds=holds, reason=row["reason"])
 
 
 def print_verification(found: Verification, hidden: Sequence[str] = ()) -> None:

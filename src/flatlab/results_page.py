@@ -32,9 +32,10 @@ page was made from its files by
 The runs behind it, with the digest of each configuration and the checksum of each stored result,
 are listed in [{manifest}]({manifest}).
 """
-HOURS = """Hours of the paper are its own statement, around 12 hours per 100,000 epochs on a GPU,
-times the epochs of the preset `paper` for one seed. *Ratio* compares like with like: what the epochs
-that were run here would have taken at the paper's rate, over the seconds they took here on one core.
+HOURS = """The paper's hours are its own statement, around {hours:g} hours per 100,000 epochs with
+GPUs, times the epochs of the preset `paper` for one seed. *Ratio* is what as many epochs as were
+run here would have taken at that rate, over the training seconds here, each run on one core. It is
+given where the sizes are the paper's own.
 """
 
 
@@ -72,9 +73,12 @@ def page(found: Mapping[str, Any], name: str, folder: Path) -> str:
     sentences = findings(experiments)
     if sentences:
         parts += ["\n## Findings\n", sentences]
-    timed = any(part["paper_hours_per_epoch"] for part in experiments)
-    parts += ["\n## Seconds\n", SECONDS, *([HOURS] if timed else [])]
-    parts.append(markdown([_times(part, timed) for part in experiments]))
+    rate = max((part["paper_hours_per_epoch"] or 0.0 for part in experiments), default=0.0)
+    parts += ["\n## Seconds\n", SECONDS]
+    if rate:
+        parts.append(HOURS.format(hours=100_000 * rate))
+    alike = found["preset"] != "quick"
+    parts.append(markdown([_times(part, rate > 0, alike) for part in experiments]))
     parts.append(f"\n{made_with(found)}\n\n## Pictures\n")
     for part in experiments:
         if part["pictures"]:
@@ -107,7 +111,7 @@ def _interval(row: Mapping[str, Any]) -> str:
     return texts[0] if row["low"] is None else f"{texts[0]} [{texts[1]}, {texts[2]}]"
 
 
-def _times(part: Mapping[str, Any], timed: bool) -> dict[str, Any]:
+def _times(part: Mapping[str, Any], timed: bool, alike: bool) -> dict[str, Any]:
     row = {
         "experiment": part["id"],
         "seeds": part["seeds"],
@@ -122,7 +126,7 @@ def _times(part: Mapping[str, Any], timed: bool) -> dict[str, Any]:
         )
         row["paper's epochs"] = "–" if hours is None else f"{part['paper_epochs']:,}"
         row["paper's hours"] = "–" if hours is None else f"{hours:.3g}"
-        ratio = 3600 * rate * part["epochs"] / seconds if rate and seconds else 0
+        ratio = 3600 * rate * part["epochs"] / seconds if alike and rate and seconds else 0
         row["ratio"] = f"{ratio:,.0f}" if ratio else "–"
     return row
 

@@ -72,8 +72,8 @@ def within(
 
     Among equals in seeds, the experiment with the fewest seconds a verdict comes first; of the
     first seed only those verdicts count that are still open. Runs that experiments share are paid
-    for once. Seeds go before length in the order of runs, so that a budget which ends early has
-    cost the later seeds.
+    for once. Runs are in the order of choice, an experiment's longest first, so that what was most
+    worth running is complete if the budget ends early.
 
     Args:
         offers: What there is to run.
@@ -86,17 +86,14 @@ def within(
     order: list[str] = []
     for level in range(max((len(offer.levels) for offer in offers), default=0)):
         waiting = [o for o in offers if levels[o.id] == level < len(o.levels)]
-        added: list[str] = []
         while waiting:
-            open_runs = seconds.keys() - {*order, *added}
+            open_runs = seconds.keys() - set(order)
             new = {o.id: [key for key in o.levels[level] if key in open_runs] for o in waiting}
             best = min(waiting, key=lambda o: _a_verdict(o, level, new[o.id], seconds))
             waiting.remove(best)
-            tried = sorted([*added, *new[best.id]], key=lambda key: -seconds[key])
-            if makespan([seconds[key] for key in (*order, *tried)], workers) <= budget:
-                added = tried
-                levels[best.id] = level + 1
-        order += added
+            tried = order + sorted(new[best.id], key=lambda key: -seconds[key])
+            if makespan([seconds[key] for key in tried], workers) <= budget:
+                order, levels[best.id] = tried, level + 1
     return Choice(levels, tuple(order))
 
 

@@ -246,7 +246,7 @@ def prepare(
             choice = everything(offers, seconds)
         else:
             spent = time.monotonic() - started
-            choice = within(offers, seconds, budget - spent, workers)
+            choice = within(offers, seconds, budget - spent, max(workers, 1))
         yield Prepared(
             source, preset, folder, parts, skipped, made, seconds, choice, budget, workers, fresh,
             started,

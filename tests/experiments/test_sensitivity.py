@@ -64,6 +64,11 @@ def test_an_arm_differs_from_its_base_in_one_thing(variation, key, settings):
     expected = CHANGED[variation.choice]
     if variation.choice == "loss" and key not in sensitivity.GD:
         expected = {"schedule.lr"}  # there is no weight decay to double
+    if variation.key == "gamma_one":
+        expected = {*expected, "arch.width"}  # the paper's, where the base is narrower
+        made = variation.change(base).arch
+        assert made.initial(6, 0)["gamma"] == pytest.approx(np.ones(500), rel=1e-12)
+        assert dataclasses.replace(base.arch, width=500).init != made.init
     assert changed == expected
 
 
@@ -241,14 +246,29 @@ def test_a_choice_is_judged_by_the_case_that_speaks_most_against_it(same_error_e
     assert law.reason.endswith("still falling")  # 0.5 at half the epochs
 
 
+def test_a_reason_names_every_case_with_another_answer_or_none(same_error_everywhere):
+    found = findings(
+        no_bias_large={"status": "diverged"},
+        sim_bn_large={"status": "diverged"},
+        bias_small={"test_error": 0.0},
+        sim_ln_small={"test_error": [0.0, 0.1, 0.2]},  # undecided: there is worse to name
+    )
+    (first,) = [v for v in found.verdicts if v.claim.endswith("first_layer")]
+    assert first.reason == (
+        "first layer × 0.3 on bias has test error 0.000 [0.000, 0.000]; "
+        "first layer × 3 diverges on no bias, Sim-BN"
+    )
+    assert (first.holds, first.measured) == (False, pytest.approx(-0.1, rel=1e-12))
+
+
 def test_a_diverged_arm_has_no_numbers_and_says_so(same_error_everywhere):
     found = findings(sim_bn_gamma_one={"status": "diverged"})
     (row,) = [row for row in found.tables["sensitivity"] if row["answer"] == "diverged"]
-    assert (row["variation"], row["test_error"], row["trace"]) == ("γ = 1", None, None)
+    assert (row["variation"], row["test_error"], row["trace"]) == ("γ = 1, width 500", None, None)
     plot = next(plot for plot in found.plots if plot.name == "sensitivity-sim_bn")
     (dot,) = [dot for dot in plot.panels[0][0].dots if not dot.values]
-    assert dot.label == "gamma: γ = 1 (diverged)"
-    assert "γ = 1 on Sim-BN diverges in 3 of 3 seeds" in found.finding
+    assert dot.label == "gamma: γ = 1, width 500 (diverged)"
+    assert "γ = 1, width 500 diverges on Sim-BN" in found.finding
     assert len(found.notes) == 3
 
 

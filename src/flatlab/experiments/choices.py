@@ -145,10 +145,8 @@ class Case:
         return () if self.diverged else tuple(run.final[name] for run in self.runs)
 
     def words(self) -> str:
-        """Say what came out, in a few words."""
+        """Say what came out of runs that did not diverge, in a few words."""
         where = f"{self.label} on {self.scenario.label}"
-        if self.diverged:
-            return f"{where} diverges in {self.diverged} of {len(self.runs)} seeds"
         error = said(self.interval, float(np.mean(self.errors)))
         falls = self.scenario.generalises and self.agrees is not True and self.falling
         return f"{where} has test error {error}{', still falling' if falls else ''}"
@@ -161,14 +159,28 @@ def _side(margin: Interval) -> bool | None:
 
 
 def farthest(cases: Sequence[Case]) -> Case:
-    """Return the case that speaks most against "the answer does not depend on it"."""
-    rank = {False: 0, None: 1, True: 2}
+    """Return the case that speaks most against "the answer does not depend on it".
+
+    Another answer speaks more against it than no answer, and that more than one not decided.
+    """
+    rank = {False: 0, None: 2, True: 3}
 
     def place(case: Case) -> tuple[int, float]:
-        margin = -np.inf if case.diverged else float(np.mean(case.margins))
-        return rank[case.agrees], margin
+        return (1, 0.0) if case.diverged else (rank[case.agrees], float(np.mean(case.margins)))
 
     return min(cases, key=place)
+
+
+def against(cases: Sequence[Case]) -> str:
+    """Name every case with another answer or none, or else the undecided, or else the nearest."""
+    lost: dict[str, list[str]] = {}
+    for case in cases:
+        if case.diverged:
+            lost.setdefault(case.label, []).append(case.scenario.label)
+    other = [case.words() for case in cases if case.agrees is False and not case.diverged]
+    other += [f"{label} diverges on {', '.join(where)}" for label, where in lost.items()]
+    undecided = [case.words() for case in cases if case.agrees is None]
+    return "; ".join(other or undecided or [farthest(cases).words()])
 
 
 def verdict(claim: str, statement: str, cases: Sequence[Case], *, decisive: bool) -> Verdict:
@@ -181,13 +193,13 @@ def verdict(claim: str, statement: str, cases: Sequence[Case], *, decisive: bool
         return judge(claim, statement, "silent", [], lambda i: (None, ""), decisive=decisive)
     worst = farthest(found)
     if worst.diverged and decisive:
-        return Verdict(claim, statement, "silent", None, None, None, False, worst.words())
+        return Verdict(claim, statement, "silent", None, None, None, False, against(found))
 
     def rule(margin: Interval) -> tuple[bool | None, str]:
         side = _side(margin)
         if side is True and len(found) < len(cases):
             return None, "some runs are missing"
-        return side, worst.words()
+        return side, against(found)
 
     return judge(
         claim, statement, "silent", worst.margins, rule, decisive=decisive, within=worst.within
@@ -205,8 +217,8 @@ def finding(named: Sequence[tuple[str, Verdict]], held: str) -> str:
         turned = "; ".join(f"{name} ({reason})" for name, reason in by_word["fails"])
         parts.append(f"{len(by_word['fails'])} of {len(named)} choices matter: {turned}")
     if by_word["not assessed"]:
-        open_ = "; ".join(f"{name} ({reason})" for name, reason in by_word["not assessed"])
-        parts.append(f"not decided: {open_}")
+        undecided = "; ".join(f"{name} ({reason})" for name, reason in by_word["not assessed"])
+        parts.append(f"not decided: {undecided}")
     if by_word["holds"]:
         parts.append(f"{held}: {', '.join(name for name, _ in by_word['holds'])}")
     return ". ".join(part[0].upper() + part[1:] for part in parts) + "."

@@ -16,6 +16,7 @@ What is varied, and what is not, is told in docs/choices.md. Here:
 - `lab` shortens the epochs, and Sim-BN, whose steps run through all examples, has width 200 and
   only its first phase. What still falls at the end is said to fall. `paper` has the paper's lengths
   and widths, and takes days.
+- γ = 1 is tried at the paper's width, as the gradient that makes it diverge grows with the width.
 - A diverged run gives no answer, so a choice that diverges matters; the command then ends with the
   exit code of a divergence.
 """
@@ -169,7 +170,9 @@ def _last_row(c: RunConfig) -> RunConfig:
 
 
 def _gamma_one(c: RunConfig) -> RunConfig:
-    return _init(gamma_scale=math.sqrt(c.arch.width))(c)
+    """Start at γ = 1, in the paper's width: its gradient grows with the width."""
+    width = table1.PRESETS["paper"].width
+    return _init(gamma_scale=math.sqrt(width))(_arch(width=width)(c))
 
 
 def _float64(c: RunConfig) -> RunConfig:
@@ -183,7 +186,7 @@ VARIATIONS = (
     Variation("gamma", "gamma1", "γ = 1/√width", ("sim_bn",), _init(gamma_scale=1.0)),
     Variation("gamma", "gamma2", "γ = 2/√width", ("sim_bn",), _init(gamma_scale=2.0)),
     Variation("gamma", "gamma8", "γ = 8/√width", ("sim_bn",), _init(gamma_scale=8.0)),
-    Variation("gamma", "gamma_one", "γ = 1", ("sim_bn",), _gamma_one),
+    Variation("gamma", "gamma_one", "γ = 1, width 500", ("sim_bn",), _gamma_one),
     Variation("order", "replacement", "with replacement", SAM, _phases(order="replacement")),
     Variation("order", "fixed", "the same every epoch", SAM, _phases(order="fixed")),
     Variation("ascent", "usam", "not normalised", SAM, _phases(algorithm="usam")),
@@ -282,7 +285,7 @@ def _sharpness(found: Evidence, tried: list[Case]) -> Verdict:
         ratios[where],
         decisive=found.decisive,
     )
-    if made.holds is None:
+    if not found.decisive or made.measured is None:
         return made
     low, high = min(ratios[where]), max(ratios[where])
     said = f"the Hessian's trace over its Gauss–Newton part is {low:.2f} to {high:.2f} on {where}"

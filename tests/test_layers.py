@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -289,7 +290,9 @@ def test_files_are_short(name):
 EXPERIMENTS = [
     name
     for name in NAMES
-    if len(Path(name).parts) == 3 and room_of(name) == "experiments" and "__init__" not in name
+    if len(Path(name).parts) == 3
+    and room_of(name) == "experiments"
+    and not Path(name).name.startswith("_")
 ]
 HEADER = ("Source", "Command", "Seconds", "Claim", "Expected")
 
@@ -304,4 +307,5 @@ def test_an_experiment_opens_with_what_it_is(name):
     docstring = ast.get_docstring(tree_of(name)) or ""
     lines = dict(re.findall(r"^(\w+): +(\S.*)$", docstring, flags=re.MULTILINE))
     assert [key for key in lines if key in HEADER] == list(HEADER)
-    assert f"flatlab run {Path(name).parts[1]}/{Path(name).stem}" in lines["Command"]
+    module = import_module("flatlab." + name.removesuffix(".py").replace("/", "."))
+    assert f"flatlab run {module.EXPERIMENT.id}" in lines["Command"]

@@ -60,7 +60,7 @@ def kind_of(config: RunConfig, phase: Phase) -> str:
     """
     from .engine import unsupported  # numba's import is for those who ask
 
-    if unsupported(config.loss):
+    if unsupported(config.loss, config.arch, (phase,)):
         return "torch"
     many = "one example" if phase.batch_size == 1 else "a batch"
     if not isinstance(config.arch, TwoLayer):

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PAGE, NUMBERS = ROOT / "docs/choices.md", ROOT / "docs/choices.json"
 CHOICES = sorted({*sensitivity.STATEMENTS, "sharpness"} - {"base"})
 PART = re.compile(r"<!-- (\w+) -->.*?<!-- end -->", re.DOTALL)
-WORDS = {True: "turns no answer. Nearest to it: {}.", False: "matters. {}.", None: "undecided. {}."}
+WORDS = {True: "turns no answer; nearest to it, {}.", False: "matters: {}.", None: "undecided: {}."}
 
 
 def numbers(document):
@@ -59,8 +59,7 @@ def parts(found):
     made = {"finding": found["finding"], "table": f"\n{table(found['rows'])}\n"}
     for verdict in found["verdicts"]:
         choice = verdict["claim"].rpartition(".")[2]
-        reason = verdict["reason"][0].upper() + verdict["reason"][1:]
-        made[choice] = WORDS[verdict["holds"]].format(reason)
+        made[choice] = WORDS[verdict["holds"]].format(verdict["reason"])
     return made
 
 

@@ -255,10 +255,18 @@ def test_a_reason_names_every_case_with_another_answer_or_none(same_error_everyw
     )
     (first,) = [v for v in found.verdicts if v.claim.endswith("first_layer")]
     assert first.reason == (
-        "first layer × 0.3 on bias has test error 0.000 [0.000, 0.000]; "
-        "first layer × 3 diverges on no bias, Sim-BN"
+        "scaled by 0.3 on bias has test error 0.000 [0.000, 0.000]; "
+        "scaled by 3 diverges on no bias, Sim-BN"
     )
     assert (first.holds, first.measured) == (False, pytest.approx(-0.1, rel=1e-12))
+
+
+def test_a_network_that_did_not_fit_its_data_is_said_to_have_not(same_error_everywhere):
+    found = findings(sim_ln_limit5={"test_error": 0.3, "train_loss": 0.5})
+    assert (
+        "limit 5 on Sim-LN has test error 0.300 [0.300, 0.300] and training loss 0.50"
+        in found.finding
+    )
 
 
 def test_a_diverged_arm_has_no_numbers_and_says_so(same_error_everywhere):

@@ -23,6 +23,7 @@ from .evidence import at
 from .judging import FRACTION, THRESHOLD
 
 BASE = "base"
+UNFITTED = 0.05  # training loss above which a network is said not to have fitted its data
 Change = Callable[[RunConfig], RunConfig]
 
 
@@ -149,7 +150,9 @@ class Case:
         where = f"{self.label} on {self.scenario.label}"
         error = said(self.interval, float(np.mean(self.errors)))
         falls = self.scenario.generalises and self.agrees is not True and self.falling
-        return f"{where} has test error {error}{', still falling' if falls else ''}"
+        loss = float(np.mean(self.column("train_loss")))
+        fitted = "" if loss < UNFITTED else f" and training loss {loss:.2f}"
+        return f"{where} has test error {error}{fitted}{', still falling' if falls else ''}"
 
 
 def _side(margin: Interval) -> bool | None:

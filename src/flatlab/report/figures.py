@@ -120,8 +120,10 @@ def _dots(ax: Axes, panel: Dots, named: bool) -> None:
     ax.tick_params(axis="y", length=0)
     ax.set_title(panel.title, loc="left", color=INK)
     ax.set_xlabel(panel.xlabel)
-    positive = all(v > 0 for dot in panel.dots for v in dot.values)
-    ax.set_xscale("log" if panel.xscale == "log" and positive else "linear")
+    shown = [v for dot in panel.dots for v in dot.values]
+    # Below a factor of three there is no power of ten to label, or only one.
+    wide = bool(shown) and min(shown) > 0 and max(shown) > 3 * min(shown)
+    ax.set_xscale("log" if panel.xscale == "log" and wide else "linear")
     ax.set_axisbelow(True)
     ax.grid(axis="both", color="#eeeeee", linewidth=0.8, zorder=0)
 

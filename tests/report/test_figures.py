@@ -2,9 +2,10 @@ import struct
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from flatlab.errors import UserError
-from flatlab.experiments.contract import Line, Panel, Plot, Series
+from flatlab.experiments.contract import Dot, Dots, Line, Panel, Plot, Series
 from flatlab.report import draw, figures, markdown, number, save
 
 MAGIC = b"\x89PNG\r\n\x1a\n"
@@ -188,3 +189,12 @@ def test_markdown_has_a_header_and_a_line_a_row():
         "| b | 2 | 1e-09 |",
     ]
     assert markdown([]) == "(empty)"
+
+
+@pytest.mark.parametrize(
+    "values, scale", [((20.0, 25.0), "linear"), ((2.0, 25.0), "log"), ((), "linear")]
+)
+def test_a_logarithmic_axis_of_dots_needs_a_range_that_it_can_label(values, scale):
+    ax = Figure().subplots()
+    figures._dots(ax, Dots("t", "x", (Dot("one", "sam", values),), xscale="log"), named=True)
+    assert ax.get_xscale() == scale

@@ -10,6 +10,7 @@ import matplotlib
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, SymmetricalLogLocator
 
@@ -123,7 +124,9 @@ def _dots(ax: Axes, panel: Dots, named: bool) -> None:
     shown = [v for dot in panel.dots for v in dot.values]
     # Below a factor of three there is no power of ten to label, or only one.
     wide = bool(shown) and min(shown) > 0 and max(shown) > 3 * min(shown)
-    ax.set_xscale("log" if panel.xscale == "log" and wide else "linear")
+    if panel.xscale == "log" and wide:
+        ax.set_xscale("log")
+        _few_decades(ax.xaxis, *ax.get_xlim())
     ax.set_axisbelow(True)
     ax.grid(axis="both", color="#eeeeee", linewidth=0.8, zorder=0)
 
@@ -165,6 +168,16 @@ def _panel(ax: Axes, panel: Panel, plot: Plot) -> None:
         ax.set_xlim(left=0)
     elif plot.xscale == "log":
         ax.set_xscale("log")
+        _few_decades(ax.xaxis, *ax.get_xlim())
+
+
+def _few_decades(axis: Axis, low: float, high: float) -> None:
+    """Label a logarithmic axis over few decades with plain numbers, more of them the fewer."""
+    if high / low < 300:
+        subs = (1, 1.2, 1.5, 2, 3, 5, 7) if high / low < 5 else (1, 2, 5)
+        axis.set_major_locator(LogLocator(subs=subs))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_locator(NullLocator())
 
 
 def _log_axis(ax: Axes, panel: Panel) -> None:

@@ -25,6 +25,8 @@ KERNELS = {
     "two-layer-single-generic": (TwoLayer(width=11, norm="layer", activation="softplus"), 1),
     "two-layer-batch": (TwoLayer(width=11), 5),
     "two-layer-batch-norm": (TwoLayer(width=11, norm="batch"), 1),
+    "two-layer-standard-layer": (TwoLayer(width=11, norm="standard_layer"), 1),
+    "two-layer-standard-batch": (TwoLayer(width=11, norm="standard_batch"), 5),
     "deep-single": (Deep(depth=3, width=9), 1),
     "deep-batch": (Deep(depth=3, width=9), 5),
 }

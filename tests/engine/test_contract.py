@@ -18,6 +18,7 @@ from flatlab.torch_trainer import TorchTrainer
 # 23 points: not a multiple of the block of 20 nor of the batch of 5, so every ragged end is met.
 DATA = data.xor(d=6, n=23, seed=3, n_test=10)
 NORMS = (None, "layer", "batch")
+STANDARD = ("standard_layer", "standard_batch")
 ACTIVATIONS = ("relu", "softplus", "tanh", "identity")
 
 ARCHITECTURES = {
@@ -29,8 +30,10 @@ ARCHITECTURES = {
         activation=activation,
         init=Init(gamma_scale=1.0),
     )
-    for bias, norm, activation in itertools.product((True, False), NORMS, ACTIVATIONS)
-    if bias or activation == "relu"  # the bias is only one more input
+    for bias, norm, activation in itertools.product((True, False), NORMS + STANDARD, ACTIVATIONS)
+    if (bias or activation == "relu")  # the bias is only one more input
+    # σ' enters the standard norms' gradients as one factor; softplus is the one without padding.
+    and (norm not in STANDARD or activation in ("relu", "softplus"))
 } | {
     f"deep-{depth}": Deep(depth=depth, width=9, bias_first=depth != 4, init=Init(law="normal"))
     for depth in (2, 3, 4)

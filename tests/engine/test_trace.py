@@ -44,7 +44,9 @@ ARCHITECTURES = {
         width=11, norm=norm, activation=activation, bias=bias
     )
     for norm, activation, bias in itertools.product(
-        (None, "layer", "batch"), ("relu", "softplus", "tanh", "identity"), (True, False)
+        (None, "layer", "batch", "standard_layer", "standard_batch"),
+        ("relu", "softplus", "tanh", "identity"),
+        (True, False),
     )
 } | {
     f"deep-{depth}-{'bias' if bias else 'nobias'}": Deep(depth=depth, width=12, bias_first=bias)

@@ -7,9 +7,10 @@ import numpy as np
 from ..data import Dataset
 from ..losses import Loss
 from ..models import Architecture, Params, TwoLayer
+from ..models.spec import NORM_EPSILON
 from ..randomness import key
 from ..schedule import Phase
-from . import deep, two_layer_batch, two_layer_single
+from . import deep, two_layer_batch, two_layer_single, two_layer_standard
 from .layout import Weights, has_bias, inputs, pack, unpack
 from .philox import key_words, with_order
 from .scalar import ACTIVATIONS, ASCENTS, LOSSES, NORMS
@@ -45,7 +46,7 @@ def unsupported(loss: Loss, arch: Architecture, schedule: tuple[Phase, ...]) -> 
 
 
 def _blocked(arch: Architecture, phase: Phase) -> bool:
-    return isinstance(arch, TwoLayer) and arch.norm != "batch" and phase.batch_size == 1
+    return isinstance(arch, TwoLayer) and arch.norm in (None, "layer") and phase.batch_size == 1
 
 
 class CompiledTrainer:
@@ -77,22 +78,27 @@ class CompiledTrainer:
 
     def load(self, params: Params) -> None:
         """Set the weights."""
-        W, M, a, gamma = pack(self.arch, params, self.dtype)
+        W, M, a, gamma, beta = pack(self.arch, params, self.dtype)
         neurons = 0
-        if isinstance(self.arch, TwoLayer) and self.arch.activation != "softplus":
+        if (
+            isinstance(self.arch, TwoLayer)
+            and self.arch.activation != "softplus"
+            and self.arch.norm != "standard_layer"  # its mean is over the neurons
+        ):
             neurons = -len(a) % _MULTIPLE
         self.weights = Weights(
             np.pad(W, ((0, -self.inputs % _MULTIPLE), (0, neurons))),
             M,
             np.pad(a, (0, neurons)),
             np.pad(gamma, (0, neurons if len(gamma) else 0)),
+            np.pad(beta, (0, neurons if len(beta) else 0)),
         )
 
     def params(self) -> Params:
         """Return a copy of the weights by name."""
-        W, M, a, gamma = self.weights
+        W, M, a, gamma, beta = self.weights
         m = self.arch.width
-        return unpack(self.arch, Weights(W[: self.inputs, :m], M, a[:m], gamma[:m]))
+        return unpack(self.arch, Weights(W[: self.inputs, :m], M, a[:m], gamma[:m], beta[:m]))
 
     def units_per_epoch(self, phase: Phase) -> int:
         """Return the number of units in one epoch of a phase."""
@@ -102,7 +108,7 @@ class CompiledTrainer:
 
     def advance(self, phase: Phase, first: int, last: int, epoch0: int) -> int:
         """Run units first..last−1 of a phase; return the unit that diverged, or −1."""
-        W, M, a, gamma = self.weights
+        W, M, a, gamma, beta = self.weights
         n, batch = len(self.y), phase.batch_size or len(self.y)
         loss, ascent = LOSSES[self.loss.name], ASCENTS[phase.algorithm]
         span, keys = (first, last, epoch0), with_order(self.keys, phase.order)
@@ -124,8 +130,11 @@ class CompiledTrainer:
             d = self.inputs - has_bias(self.arch)
             data = (self.X, self.y, d, *span, self.block)
             return int(train(W, a, *data, keys, np.array(codes), hyper))
-        train = two_layer_batch.train
-        return int(train(W, a, gamma, self.X, self.y, *span, batch, keys, *codes, hyper))
+        data = (self.X, self.y, *span, batch)
+        if len(beta):
+            train = two_layer_standard.train
+            return int(train(W, a, gamma, beta, *data, keys, *codes, hyper))
+        return int(two_layer_batch.train(W, a, gamma, *data, keys, *codes, hyper))
 
     def _hyper(self, phase: Phase) -> np.ndarray:
         """Return the hyper-parameters in the order of the positions in `scalar`."""
@@ -133,5 +142,5 @@ class CompiledTrainer:
         limit = phase.max_first_layer_norm or 0.0
         values = [phase.lr, phase.rho, phase.weight_decay, phase.noise, limit]
         tiny = np.finfo(self.dtype).tiny
-        values += [self.loss.smoothing, epsilon, 0.0, 1.0, tiny]
-        return np.array([*values, *phase.of_bias, phase.input_noise or 0.0], self.dtype)
+        values += [self.loss.smoothing, epsilon, 0.0, 1.0, tiny, *phase.of_bias]
+        return np.array([*values, phase.input_noise or 0.0, NORM_EPSILON], self.dtype)

@@ -8,6 +8,7 @@ from ..anatomy import scores
 from ..data import Dataset
 from ..losses import Loss
 from ..models import Architecture, Params, TwoLayer
+from ..models.spec import NORM_EPSILON
 from . import trace as formulas
 from .layout import Array, Weights, inputs, pack
 
@@ -18,7 +19,7 @@ def outputs_and_curvature(
     arch: Architecture, params: Params, x: Array
 ) -> tuple[formulas.Array, formulas.Array, formulas.Array]:
     """Return f, ‖∇f‖² and Tr ∇²f at the training inputs, in float64."""
-    W, M, a, gamma = pack(arch, params, np.float64)
+    W, M, a, gamma, beta = pack(arch, params, np.float64)
     X = inputs(arch, x, np.float64)
     if not isinstance(arch, TwoLayer):
         return formulas.deep(X, W, M, a)
@@ -26,6 +27,10 @@ def outputs_and_curvature(
         return formulas.layer_norm(X, W, a, arch.activation, arch.ln_epsilon)
     if arch.norm == "batch":
         return formulas.batch_norm(X, W, a, gamma, arch.activation)
+    if arch.norm is not None:
+        layer = arch.norm == "standard_layer"
+        formula = formulas.standard_layer_norm if layer else formulas.standard_batch_norm
+        return formula(X, W, a, gamma, beta, arch.activation, NORM_EPSILON)
     return formulas.plain(X, W, a, arch.activation)
 
 
@@ -33,6 +38,12 @@ def predict(arch: Architecture, params: Params, x_train: Array, x: Array) -> Arr
     """Return the outputs at x, in the dtype of the parameters."""
     dtype = params["W1"].dtype
     weights = pack(arch, params, dtype)
+    standard = isinstance(arch, TwoLayer) and str(arch.norm).startswith("standard")
+    shift = weights.a @ weights.beta if standard else 0
+    if isinstance(arch, TwoLayer) and arch.norm == "standard_batch":
+        u = _hidden(arch, weights, inputs(arch, x_train, dtype))
+        weights = weights._replace(a=weights.a * weights.gamma / np.sqrt(u.var(0) + NORM_EPSILON))
+        shift = shift - u.mean(0) @ weights.a
     if isinstance(arch, TwoLayer) and arch.norm == "batch":
         u = _hidden(arch, weights, inputs(arch, x_train, dtype))
         mean_square = (u**2).mean(0)
@@ -47,7 +58,10 @@ def predict(arch: Architecture, params: Params, x_train: Array, x: Array) -> Arr
         f[part] = u @ weights.a
         if isinstance(arch, TwoLayer) and arch.norm == "layer":
             f[part] /= np.maximum(np.linalg.norm(u, axis=1), arch.ln_epsilon)
-    return f
+        elif isinstance(arch, TwoLayer) and arch.norm == "standard_layer":
+            u -= u.mean(1, keepdims=True)
+            f[part] = u @ (weights.a * weights.gamma) / np.sqrt((u**2).mean(1) + NORM_EPSILON)
+    return f + shift if standard else f
 
 
 def evaluate(arch: Architecture, params: Params, loss: Loss, data: Dataset) -> dict[str, float]:

@@ -13,12 +13,13 @@ Array = NDArray[np.floating[Any]]
 
 
 class Weights(NamedTuple):
-    """W (d', m) with the bias as its last row, M (D−2, m, m), a (m,), gamma (m,) or (0,)."""
+    """W (d', m) with the bias as its last row, M (D−2, m, m), a (m,), γ and β (m,) or (0,)."""
 
     W: Array
     M: Array
     a: Array
     gamma: Array
+    beta: Array
 
 
 def has_bias(arch: Architecture) -> bool:
@@ -48,13 +49,13 @@ def pack(arch: Architecture, params: Params, dtype: DTypeLike) -> Weights:
     M = np.empty((depth - 2, m, m), dtype)
     for layer in range(2, depth):
         M[layer - 2] = params[f"W{layer}"]
-    gamma = params.get("gamma", np.empty(0))
-    return Weights(W, M, params[last_layer(arch)].astype(dtype), gamma.astype(dtype))
+    gamma, beta = (params.get(name, np.empty(0)).astype(dtype) for name in ("gamma", "beta"))
+    return Weights(W, M, params[last_layer(arch)].astype(dtype), gamma, beta)
 
 
 def unpack(arch: Architecture, weights: Weights) -> Params:
     """Copy the engine's arrays into named parameters; the inverse of `pack`."""
-    W, M, a, gamma = weights
+    W, M, a, gamma, beta = weights
     d = len(W) - has_bias(arch)
     named: Params = {"W1": np.ascontiguousarray(W[:d].T)}
     if has_bias(arch):
@@ -63,4 +64,6 @@ def unpack(arch: Architecture, weights: Weights) -> Params:
     named[last_layer(arch)] = a.copy()
     if len(gamma):
         named["gamma"] = gamma.copy()
+    if len(beta):
+        named["beta"] = beta.copy()
     return named

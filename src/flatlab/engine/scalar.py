@@ -15,18 +15,19 @@ from numba import njit
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 ACTIVATIONS = {"relu": 0, "softplus": 1, "tanh": 2, "identity": 3}
-NORMS = {None: 0, "layer": 1, "batch": 2}
+NORMS = {None: 0, "layer": 1, "batch": 2, "standard_layer": 3, "standard_batch": 4}
 LOSSES = {"mse": 0, "logistic": 1}
 ASCENTS = {"sgd": 0, "label_noise": 0, "sam": 1, "usam": 2}
 RELU, SOFTPLUS, TANH = ACTIVATIONS["relu"], ACTIVATIONS["softplus"], ACTIVATIONS["tanh"]
 NONE, LAYER, BATCH = NORMS[None], NORMS["layer"], NORMS["batch"]
+STANDARD_LAYER, STANDARD_BATCH = NORMS["standard_layer"], NORMS["standard_batch"]
 LOGISTIC = LOSSES["logistic"]
 PLAIN, NORMALISED = ASCENTS["sgd"], ASCENTS["sam"]
 
 # Positions in the array of hyper-parameters, which has the dtype of the weights so that no kernel
 # computes in float64 by accident.
 LR, RHO, DECAY, NOISE, MAX_NORM, SMOOTHING, LN_EPSILON, ZERO, ONE, TINY = range(10)
-BIAS_LR, BIAS_DECAY, INPUT_NOISE = range(10, 13)
+BIAS_LR, BIAS_DECAY, INPUT_NOISE, NORM_EPSILON = range(10, 14)
 
 
 @njit(cache=True, inline="always")

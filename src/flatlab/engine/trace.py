@@ -100,6 +100,64 @@ def batch_norm(
     return t @ (a * gamma), squared, laplacian @ (a * gamma)
 
 
+def standard_layer_norm(
+    X: Array, W: Array, a: Array, gamma: Array, beta: Array, activation: str, epsilon: float
+) -> tuple[Array, Array, Array]:
+    """Return f, ‖∇f‖², Tr ∇²f for f = a·(γ ⊙ z + β), z = (u − ū)/s, s² = mean (u − ū)² + ε.
+
+    With c = a ⊙ γ, F = c·z and m neurons, ∂s/∂u_j = z_j/m gives
+    ∂f/∂u_j = (c_j − c̄ − z_j F/m)/s =: g_j and
+    ∂²f/∂u_j² = −(F (1 − 1/m − z_j²/m)/s + 2 z_j g_j)/(m s). f is linear in each of a, γ and β.
+    """
+    u, first, second = derivatives(activation, X @ W)
+    xx, m = (X**2).sum(1), len(a)
+    centred = u - u.mean(1, keepdims=True)
+    s = np.sqrt((centred**2).mean(1, keepdims=True) + epsilon)
+    z, c = centred / s, a * gamma
+    F = (z @ c)[:, None]
+    slope = (c - c.mean() - z * F / m) / s
+    curve = -(F * (1 - 1 / m - z**2 / m) / s + 2 * z * slope) / (m * s)
+    squared = ((gamma * z + beta) ** 2).sum(1) + z**2 @ a**2 + (a**2).sum()
+    squared += xx * ((first * slope) ** 2).sum(1)
+    return F[:, 0] + a @ beta, squared, xx * (curve * first**2 + slope * second).sum(1)
+
+
+def standard_batch_norm(
+    X: Array, W: Array, a: Array, gamma: Array, beta: Array, activation: str, epsilon: float
+) -> tuple[Array, Array, Array]:
+    """Return f, ‖∇f‖², Tr ∇²f for f_i = Σ_j a_j (γ_j t_ij + β_j), t_ij = (u_ij − μ_j)/s_j.
+
+    Per neuron, μ and v are the mean and the variance of u over the examples and s² = v + ε. With
+    q_i = u_i − μ, ∇q_i = σ'_i x_i − X̄, X̄ = (1/n) Σ_k σ'_k x_k, Δq_i = σ''_i‖x_i‖² − mean,
+    U = ∇v/2 = (1/n) Σ_k q_k σ'_k x_k and Δv = (2/n) Σ_k (‖∇q_k‖² + q_k Δq_k):
+
+        ‖∇t_i‖² = ‖∇q_i‖²/s² − 2 t_i ∇q_i·U/s³ + t_i²‖U‖²/s⁴
+        Δt_i = Δq_i/s − 2∇q_i·U/s³ − t_i (Δv/2 − ‖U‖²/s²)/s² + 2 t_i‖U‖²/s⁴
+    """
+    u, first, second = derivatives(activation, X @ W)
+    n = len(X)
+    xx = (X**2).sum(1)[:, None]
+    q = u - u.mean(0)
+    s = np.sqrt((q**2).mean(0) + epsilon)
+    t = q / s
+    mean_x, U = X.T @ first / n, X.T @ (q * first) / n
+    UU = (U**2).sum(0)
+    q_squared = first**2 * xx - 2 * first * (X @ mean_x) + (mean_x**2).sum(0)
+    q_U = first * (X @ U) - (mean_x * U).sum(0)
+    laplacian_q = second * xx - (second * xx).mean(0)
+    half_laplacian_v = (q_squared + q * laplacian_q).mean(0)
+    gradient = q_squared / s**2 - 2 * t * q_U / s**3 + t**2 * UU / s**4
+    laplacian = (
+        laplacian_q / s
+        - 2 * q_U / s**3
+        - t * (half_laplacian_v - UU / s**2) / s**2
+        + 2 * t * UU / s**4
+    )
+    c = a * gamma
+    squared = ((gamma * t + beta) ** 2).sum(1) + t**2 @ a**2 + (a**2).sum() + gradient @ c**2
+    return t @ c + a @ beta, squared, laplacian @ c
+
+
 def deep(X: Array, W: Array, M: Array, a: Array) -> tuple[Array, Array, Array]:
     """Return f, ‖∇f‖², Tr ∇²f (zero) for a deep ReLU network.
 

@@ -96,8 +96,9 @@ def _written_pairs(model: nn.Module, arch: Any) -> list[Pair]:
             Pair(f"W{i + 1}", (layers[i], *biases[i]), layers[i + 1])
             for i in range(len(layers) - 1)
         ]
-    if getattr(arch, "norm", None) == "batch":  # the output is linear in γ and in W2
-        return [Pair("gamma", (names["gamma"],), layers[1])]
+    if "gamma" in names:  # the output is linear in γ, together with β if there is one, and in W2
+        affine = tuple(names[name] for name in ("gamma", "beta") if name in names)
+        return [Pair("gamma", affine, layers[1])]
     return []
 
 

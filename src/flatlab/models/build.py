@@ -20,7 +20,7 @@ def build(arch: Architecture, params: Params, x_train: ArrayLike) -> nn.Module:
     Args:
         arch: The architecture.
         params: Name → array, as `arch.shapes` says.
-        x_train: Training inputs, (n, d); simplified BatchNorm takes its statistics from them.
+        x_train: Training inputs, (n, d); BatchNorm of either kind takes its statistics from them.
     """
     import torch
 

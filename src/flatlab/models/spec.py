@@ -11,6 +11,8 @@ from pydantic import Field
 from ..randomness import generator
 from ..specs import spec
 
+NORM_EPSILON = 1e-5  # added to the variance by the standard norms, as torch.nn does by default
+
 Width = Annotated[int, Field(gt=0)]
 Params = dict[str, NDArray[np.floating]]
 
@@ -23,9 +25,9 @@ class Init:
         law: "torch" draws every weight and bias from U(−1/√fan_in, 1/√fan_in), the default of
             `torch.nn.Linear`; "normal" draws weights from N(0, 1/fan_in) and sets biases to zero.
         first_layer_scale: Factor on the first layer (weights and bias) after the draw.
-        gamma_scale: Sim-BN's γ starts at gamma_scale/√width in every coordinate. At γ = 1 the
-            squared gradient ‖∇_{W2} f‖² = Σ γ_j² Â_j² is about the width, and SGD at a learning
-            rate of 0.005 diverges.
+        gamma_scale: γ of a normalisation starts at gamma_scale/√width in every coordinate (β at 0).
+            At γ = 1 the squared gradient ‖∇_{W2} f‖² = Σ γ_j² Â_j² is about the width, and SGD at a
+            learning rate of 0.005 diverges.
     """
 
     law: Literal["torch", "normal"] = "torch"
@@ -41,7 +43,10 @@ class TwoLayer:
         width: Number m of hidden neurons.
         bias: Whether the first layer has a bias b1.
         norm: None; "batch" is simplified BatchNorm, γ_j u_j / rms_j with rms_j taken over the whole
-            training set; "layer" is simplified LayerNorm, u / max(‖u‖, ln_epsilon).
+            training set; "layer" is simplified LayerNorm, u / max(‖u‖, ln_epsilon). The standard
+            ones subtract a mean, divide by √(variance + 1e-5), and have a scale and a shift:
+            γ_j (u_j − μ)/√(v + 1e-5) + β_j, with the mean μ and the variance v of neuron j over the
+            whole training set ("standard_batch") or of u over its neurons ("standard_layer").
         activation: The nonlinearity σ.
         ln_epsilon: ε of simplified LayerNorm.
         init: How parameters start.
@@ -49,7 +54,7 @@ class TwoLayer:
 
     width: Width = 500
     bias: bool = True
-    norm: Literal["batch", "layer"] | None = None
+    norm: Literal["batch", "layer", "standard_batch", "standard_layer"] | None = None
     activation: Literal["relu", "softplus", "tanh", "identity"] = "relu"
     ln_epsilon: Annotated[float, Field(ge=1e-15, le=1e15)] = 1e-3
     init: Init = Field(default_factory=Init)
@@ -60,8 +65,10 @@ class TwoLayer:
         if self.bias:
             shapes["b1"] = (self.width,)
         shapes["W2"] = (self.width,)
-        if self.norm == "batch":
+        if self.norm not in (None, "layer"):
             shapes["gamma"] = (self.width,)
+        if self.norm in ("standard_batch", "standard_layer"):
+            shapes["beta"] = (self.width,)
         return shapes
 
     def initial(self, d: int, seed: int) -> Params:
@@ -110,6 +117,8 @@ def _draw(shapes: dict[str, tuple[int, ...]], init: Init, seed: int) -> Params:
         fan_in = shapes["W1"][1] if name == "b1" else shape[-1]
         if name == "gamma":
             params[name] = np.full(shape, init.gamma_scale / np.sqrt(shape[0]))
+        elif name == "beta":
+            params[name] = np.zeros(shape)
         elif init.law == "torch":
             params[name] = rng.uniform(-1, 1, shape) / np.sqrt(fan_in)
         else:

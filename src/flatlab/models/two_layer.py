@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from .spec import Params, TwoLayer
+from .spec import NORM_EPSILON, Params, TwoLayer
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -19,11 +19,14 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class TwoLayerNet(nn.Module):
-    """f(x) = W2 · N(σ(W1 x + b1)), with N the identity, simplified Batch- or LayerNorm.
+    """f(x) = W2 · N(σ(W1 x + b1)), with N the identity, simplified or standard Batch- or LayerNorm.
 
     Simplified BatchNorm divides neuron j by its root mean square over the whole training set, in
     training and at test time alike, and gradients flow through it; so the network carries the
     training inputs as the buffer `x_train`. A neuron that is zero on all of them outputs zero.
+    Standard BatchNorm takes its mean and variance in the same way: on the training set it is
+    `torch.nn.BatchNorm1d` in training mode with the whole set as its batch, elsewhere that module
+    in evaluation mode with those statistics (the variance with divisor n).
     """
 
     # Plain attributes: `get_parameter` refuses the tensors that torch.func puts in their place.
@@ -31,6 +34,7 @@ class TwoLayerNet(nn.Module):
     b1: Tensor
     W2: Tensor
     gamma: Tensor
+    beta: Tensor
     x_train: Tensor
 
     def __init__(self, arch: TwoLayer, params: Params, x_train: Tensor):
@@ -57,4 +61,9 @@ class TwoLayerNet(nn.Module):
             alive = mean_square > 0
             rms = torch.where(alive, mean_square, torch.ones_like(mean_square)).sqrt()
             u = torch.where(alive, self.gamma * u / rms, torch.zeros_like(u))
+        elif self.arch.norm is not None:
+            layer = self.arch.norm == "standard_layer"
+            of = u if layer else self.hidden(self.x_train)
+            variance, mean = torch.var_mean(of, -1 if layer else 0, correction=0, keepdim=True)
+            u = self.gamma * (u - mean) / torch.sqrt(variance + NORM_EPSILON) + self.beta
         return u @ self.W2

@@ -127,9 +127,12 @@ def _rescaled(solution: Solution, rng: np.random.Generator) -> Solution:
     homogeneous = isinstance(arch, Deep) or arch.activation in ("relu", "identity")
     if norm == "layer" or not (homogeneous or norm):
         return solution
-    if norm == "batch":
+    if "gamma" in params:
         scale = np.exp(RESCALING * rng.normal(size=len(params["W2"])))
-        params["gamma"], params["W2"] = params["gamma"] * scale, params["W2"] / scale
+        params["W2"] /= scale
+        for name in ("gamma", "beta"):
+            if name in params:
+                params[name] *= scale
         return solution.with_params(**params)
     names = [name for name in params if name.startswith("W")]
     for before, after in itertools.pairwise(names):

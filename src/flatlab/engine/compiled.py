@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..data import Dataset
@@ -124,17 +126,16 @@ class CompiledTrainer:
                 )
             )
         codes = (ACTIVATIONS[self.arch.activation], NORMS[self.arch.norm], loss, ascent)
+        train: Any
         if _blocked(self.arch, phase):
             noisy = phase.input_noise is not None
             train = two_layer_single.kernel(*codes, phase.bias_apart, noisy)
             d = self.inputs - has_bias(self.arch)
             data = (self.X, self.y, d, *span, self.block)
             return int(train(W, a, *data, keys, np.array(codes), hyper))
-        data = (self.X, self.y, *span, batch)
-        if len(beta):
-            train = two_layer_standard.train
-            return int(train(W, a, gamma, beta, *data, keys, *codes, hyper))
-        return int(two_layer_batch.train(W, a, gamma, *data, keys, *codes, hyper))
+        train = two_layer_standard.train if len(beta) else two_layer_batch.train
+        scales = (gamma, beta) if len(beta) else (gamma,)
+        return int(train(W, a, *scales, self.X, self.y, *span, batch, keys, *codes, hyper))
 
     def _hyper(self, phase: Phase) -> np.ndarray:
         """Return the hyper-parameters in the order of the positions in `scalar`."""

@@ -73,6 +73,7 @@ def test_the_example_of_the_readme():
     assert run.status == "done"
     assert run.notes == () and run.diverged_at is None and run.path is None
     columns = ["epoch", "train_loss", "trace", "trace_ggn", "test_loss", "test_error"]
+    columns += ["memorisation", "features"]  # xor knows its relevant coordinates
     assert list(run.history.columns) == columns
     assert run.history["epoch"].dtype == np.int64
     assert run.history["epoch"].iloc[-1] == 20

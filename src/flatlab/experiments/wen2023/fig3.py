@@ -2,7 +2,7 @@
 
 Source:   Wen, Li & Ma 2023, Figure 3 and Section 4.1 (the construction of Theorem 4.1).
 Command:  flatlab run wen2023/fig3
-Seconds:  not measured yet (lab)
+Seconds:  12 with other work beside it (lab)
 Claim:    "The network can output the correct label for each input data point in the training set …
           Further, the network will make the same prediction 0 for all the input data points outside
           the shady area and this volume can be made almost as large as the support of the training

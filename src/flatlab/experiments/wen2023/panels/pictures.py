@@ -81,7 +81,7 @@ def picture(found: Evidence) -> Plot:
             ),
             *((second,) if second else ()),
         ),
-        caption=" ".join([CAPTION, *_phases(found)]),
+        caption="\n".join([CAPTION, *filter(None, [" ".join(_phases(found))])]),
     )
 
 

@@ -1,0 +1,65 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from flatlab.errors import UserError
+from flatlab.experiments.running import settings_of
+from flatlab.experiments.wen2023 import fig3
+
+
+def test_the_paper_and_lab_presets_of_figure_3_decide_and_hold():
+    lab = fig3.PRESETS["lab"]
+    found = fig3.EXPERIMENT.analyse(lab, "lab", {})
+    assert {v.word for v in found.verdicts} == {"holds"} and len(found.verdicts) == 4
+    rows = found.tables["fig3"]
+    assert len(rows) == 10 and rows[-1]["epsilon"] == 0.1 / 2**9
+    for row in rows:
+        # The floor on n points of the unit circle, 4√2; the share is counted on 200,000 points.
+        assert row["floor"] == pytest.approx(4 * np.sqrt(2), rel=1e-12)
+        assert row["share"] == pytest.approx(min(1, row["arcs"]), abs=24 / 200_000)
+    assert "exponent 0.500" in found.finding
+
+
+@pytest.mark.parametrize(
+    "name, change",
+    [
+        ("interpolates", {"loss": 1e-3}),
+        ("zero_outside", {"outside": 1e-9}),
+        ("flattest", {"trace": 5.7}),
+        ("flattest", {"trace": 5.6}),
+        ("shrinks", {"share": 0.3}),
+    ],
+)
+def test_one_change_of_a_network_turns_its_verdict(name, change):
+    found = fig3.networks(dataclasses.replace(fig3.PRESETS["lab"], n_test=20_000))
+    found[5] = dataclasses.replace(found[5], **change) if name != "shrinks" else found[5]
+    if name == "shrinks":
+        found = [dataclasses.replace(each, **change) for each in found]
+    assert {v.claim.split(".")[2]: v.word for v in fig3.judged(found, True)}[name] == "fails"
+    assert {v.word for v in fig3.judged(found, False)} == {"not assessed"}
+
+
+def test_arcs_that_overlap_say_nothing_of_the_exponent():
+    settings = dataclasses.replace(fig3.PRESETS["lab"], epsilon=0.12, halvings=2)
+    shrinks = fig3.EXPERIMENT.analyse(settings, "lab", {}).verdicts[-1]
+    assert (shrinks.word, shrinks.measured) == ("not assessed", None)
+    assert "overlap" in shrinks.reason
+
+
+def test_figure_3_runs_without_runs_from_the_command_line(main, tmp_path):
+    code, out, err = main("run", "wen2023/fig3", "--preset", "quick", "--out", tmp_path, "--json")
+    assert code == 0, err
+    document = json.loads(out)
+    assert document["runs"] == [] and len(document["tables"]["fig3"]) == 3
+    assert {v["holds"] for v in document["verdicts"]} == {None}
+    (figure,) = document["figures"]
+    assert (tmp_path / figure).read_bytes().startswith(b"\x89PNG")
+    code, out, _ = main("run", "wen2023/fig3", "--preset", "quick", "--out", tmp_path)
+    assert code == 0 and "runs in" not in out
+
+
+def test_figure_3_has_no_seeds():
+    with pytest.raises(UserError, match="wen2023/fig3 draws nothing and has no seeds"):
+        settings_of(fig3.EXPERIMENT, "lab", 3, [])

@@ -19,6 +19,8 @@ What is chosen:
   epoch of a plain run has both; if not, no validation set could have helped.
 - One number decides: the larger of (test error)/0.1 and |trace/floor − 1|/0.1, below 1 for a
   success. Traces are those of the Gauss–Newton part, as everywhere.
+- The larger weight decay on everything is run in float64: in float32 weights would decay to
+  subnormal numbers, on which processors are slow.
 - The network without bias stands beside them, measured by the floor of the network with bias, of
   which it is the case b = 0 but for the bias's share of the trace.
 """
@@ -30,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from ...config import Dtype
 from ...run import Run
 from ...schedule import Phase
 from ...specs import spec
@@ -87,10 +90,11 @@ def arms(s: Settings) -> list[Arm]:
 
     def arm(key: str, label: str, bias: bool = True) -> Arm:
         role = key.rpartition("_")[0] or key
+        dtype: Dtype | None = "float64" if key == "decay_large" else None
         return Arm(
             key,
             label,
-            lambda seed: config(s, network(s, bias), schedule(key, s), seed),
+            lambda seed: config(s, network(s, bias), schedule(key, s), seed, dtype=dtype),
             bias_floor,
             role,
         )

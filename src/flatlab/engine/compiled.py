@@ -12,7 +12,7 @@ from ..models import Architecture, Params, TwoLayer
 from ..models.spec import NORM_EPSILON
 from ..randomness import key
 from ..schedule import Phase
-from . import deep, two_layer_batch, two_layer_single, two_layer_standard
+from . import deep, two_layer_active, two_layer_batch, two_layer_single, two_layer_standard
 from .layout import Weights, has_bias, inputs, pack, unpack
 from .philox import key_words, with_order
 from .scalar import ACTIVATIONS, ASCENTS, LOSSES, NORMS
@@ -49,6 +49,12 @@ def unsupported(loss: Loss, arch: Architecture, schedule: tuple[Phase, ...]) -> 
 
 def _blocked(arch: Architecture, phase: Phase) -> bool:
     return isinstance(arch, TwoLayer) and arch.norm in (None, "layer") and phase.batch_size == 1
+
+
+def _few_active(arch: TwoLayer, phase: Phase, n: int) -> bool:
+    """Return whether it pays to look which neurons a batch activates."""
+    few = phase.batch_size is not None and 8 * phase.batch_size <= n
+    return arch.norm == "batch" and arch.activation == "relu" and few
 
 
 class CompiledTrainer:
@@ -133,6 +139,9 @@ class CompiledTrainer:
             d = self.inputs - has_bias(self.arch)
             data = (self.X, self.y, d, *span, self.block)
             return int(train(W, a, *data, keys, np.array(codes), hyper))
+        if _few_active(self.arch, phase, n):
+            train = two_layer_active.train
+            return int(train(W, a, gamma, self.X, self.y, *span, batch, keys, loss, ascent, hyper))
         train = two_layer_standard.train if len(beta) else two_layer_batch.train
         scales = (gamma, beta) if len(beta) else (gamma,)
         return int(train(W, a, *scales, self.X, self.y, *span, batch, keys, *codes, hyper))

@@ -101,7 +101,7 @@ def _hidden_and_rms(H, activation, U, S, inverse, zero, one):
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
-def _gradient_batch_norm(
+def gradient_batch_norm(
     X, rows, y, W, a, gamma, activation, loss, hyper, H, U, S, E, work, P, G_W, G_a, G_gamma
 ):
     """Gradient of the mean loss over `rows`, statistics over all of X; return whether finite.
@@ -189,7 +189,7 @@ def train(
                 shifted(up_gamma, gamma, s, G_gamma)
                 at_W, at_a, at_gamma = up_W, up_a, up_gamma
             if norm == BATCH:
-                finite = finite and _gradient_batch_norm(
+                finite = finite and gradient_batch_norm(
                     X, rows, target, at_W, at_a, at_gamma, activation, loss, hyper,
                     H, U, D, E[: len(rows)], work, P, G_W, G_a, G_gamma,
                 )  # fmt: skip

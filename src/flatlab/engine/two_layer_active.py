@@ -1,0 +1,136 @@
+"""Simplified BatchNorm with ReLU and few examples a step: only active neurons are computed.
+
+f_i = Σ_j a_j γ_j u_ij / rms_j, so a neuron with u_ij = 0 on every example of a batch has no
+gradient there: ∂f_i/∂w_j is a sum of two terms, one with σ'(h_ij) and one with u_ij. It stays where
+it is in the ascent as well, and is inactive still. So a step gathers the neurons that are active on
+the batch, takes both gradients among them (`two_layer_batch`) and puts them back: half of the
+neurons at the start of training, a fourth and fewer once most of them serve one cell of the data.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .philox import signs, visits
+from .scalar import (
+    DECAY,
+    FAST,
+    LR,
+    MAX_NORM,
+    NOISE,
+    ONE,
+    PLAIN,
+    RELU,
+    ZERO,
+    ascent_length,
+    descend,
+    dot,
+    shifted,
+)
+from .two_layer_batch import gradient_batch_norm
+
+_MULTIPLE = 8  # as the padding in `compiled`: BLAS and vector loops are slow at odd sizes
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def _active(X, rows, W, H, found, zero):
+    """Fill `found` with the neurons that some row activates; return how many."""
+    np.dot(X[rows], W, H)
+    count = 0
+    for j in range(W.shape[1]):
+        for i in range(H.shape[0]):
+            if H[i, j] > zero:
+                found[count] = j
+                count += 1
+                break
+    return count
+
+
+@njit(cache=True, fastmath=FAST, error_model="numpy")
+def train(W, a, gamma, X, y, first, last, epoch0, batch, keys, loss, ascent, hyper):
+    """Run steps first..last−1 of a phase in place; return the step that diverged, or −1.
+
+    The arguments are as in `two_layer_batch.train`.
+    """
+    n, (d, m) = X.shape[0], W.shape
+    zero, one, lr = hyper[ZERO], hyper[ONE], hyper[LR]
+    keep = one - lr * hyper[DECAY]
+    steps = (n + batch - 1) // batch
+    order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
+    found, pre = np.empty(m, np.int64), np.empty((batch, m), W.dtype)
+    most = (m + _MULTIPLE - 1) // _MULTIPLE * _MULTIPLE
+    store = np.empty((3, n * most), W.dtype)  # H, U, and S, which ReLU leaves alone
+    small = np.empty((4, d * most), W.dtype)  # the gathered weights, raised ones, gradient and P
+    lines = np.empty((9, most), W.dtype)
+    rows_of = np.empty(batch * most, W.dtype)
+    drawn = -1
+    for step in range(first, last):
+        epoch = step // steps
+        if epoch != drawn:
+            visits(keys, epoch0 + epoch, order)
+            if hyper[NOISE] > zero:
+                signs(keys[1], epoch0 + epoch, noise)
+            drawn = epoch
+        start = (step - epoch * steps) * batch
+        rows = order[start : start + batch]
+        target = y[rows] + hyper[NOISE] * noise[start : start + batch].astype(W.dtype)
+        k = _active(X, rows, W, pre[: len(rows)], found, zero)
+        size = (k + _MULTIPLE - 1) // _MULTIPLE * _MULTIPLE
+        H, U, S = (
+            store[0, : n * size].reshape(n, size),
+            store[1, : n * size].reshape(n, size),
+            store[2, : n * size].reshape(n, size),
+        )
+        V, up_V = small[0, : d * size].reshape(d, size), small[1, : d * size].reshape(d, size)
+        G, P = small[2, : d * size].reshape(d, size), small[3, : d * size].reshape(d, size)
+        E = rows_of[: len(rows) * size].reshape(len(rows), size)
+        b, c, up_b, up_c = lines[0, :size], lines[1, :size], lines[2, :size], lines[3, :size]
+        G_b, G_c, work = lines[4, :size], lines[5, :size], lines[6:9, :size]
+        for i in range(d):
+            row, line = W[i], V[i]
+            for t in range(k):
+                line[t] = row[found[t]]
+            for t in range(k, size):
+                line[t] = zero
+        for t in range(size):
+            b[t] = a[found[t]] if t < k else zero
+            c[t] = gamma[found[t]] if t < k else zero
+        s, finite = zero, True
+        at_V, at_b, at_c = V, b, c
+        for stage in range(1 if ascent == PLAIN else 2):
+            if stage == 1:
+                shifted(up_V.ravel(), V.ravel(), s, G.ravel())
+                shifted(up_b, b, s, G_b)
+                shifted(up_c, c, s, G_c)
+                at_V, at_b, at_c = up_V, up_b, up_c
+            finite = finite and gradient_batch_norm(
+                X, rows, target, at_V, at_b, at_c, RELU, loss, hyper,
+                H, U, S, E, work, P, G, G_b, G_c,
+            )  # fmt: skip
+            if stage == 0:
+                flat = G.ravel()
+                squared = dot(flat, flat, zero) + dot(G_b, G_b, zero) + dot(G_c, G_c, zero)
+                s = ascent_length(ascent, squared, hyper)
+        if not finite:
+            return step
+        descend(V.ravel(), keep, lr, G.ravel())
+        descend(b, keep, lr, G_b)
+        descend(c, keep, lr, G_c)
+        if keep != one:  # the others shrink as well
+            W *= keep
+            a *= keep
+            gamma *= keep
+        for i in range(d):
+            row, line = W[i], V[i]
+            for t in range(k):
+                row[found[t]] = line[t]
+        for t in range(k):
+            a[found[t]] = b[t]
+            gamma[found[t]] = c[t]
+        if hyper[MAX_NORM] > zero:
+            flat = W.ravel()
+            squared = dot(flat, flat, zero)
+            if squared > hyper[MAX_NORM] * hyper[MAX_NORM]:
+                W *= hyper[MAX_NORM] / np.sqrt(squared)
+    return -1

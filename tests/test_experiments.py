@@ -37,7 +37,7 @@ EVERY_PRESET = pytest.mark.parametrize(
 def test_an_experiment_is_found_by_its_id_and_has_a_header(experiment):
     assert find(experiment.id) is experiment
     # What goes beyond the papers has no sizes of a paper.
-    beyond = experiment.id.startswith("beyond/")
+    beyond = experiment.id.startswith("beyond/") or experiment.id.endswith("/sensitivity")
     assert set(experiment.presets) == {"quick", "lab"} | (set() if beyond else {"paper"})
     header = importlib.import_module(experiment.module).__doc__
     for entry in ("Source:", "Command:", "Seconds:", "Claim:", "Expected:"):

@@ -15,8 +15,7 @@ What is varied, and what is not, is told in docs/choices.md. Here:
   half the learning rate, and weight decay must double to keep its share:
   lr (g/2 + λθ) = (lr/2)(g + 2λθ).
 - `lab` shortens the epochs, and Sim-BN, whose steps run through all examples, has width 200 and
-  only its first phase. What still falls at the end is said to fall. `paper` has the paper's lengths
-  and widths, and takes days.
+  only its first phase. What still falls at the end is said to fall.
 - γ = 1 is tried at the paper's width, as the gradient that makes it diverge grows with the width.
 - A diverged run gives no answer, so a choice that diverges matters; the command then ends with the
   exit code of a divergence.
@@ -98,7 +97,6 @@ PRESETS = {
         batch_norm_epochs_second=0,
         layer_norm_epochs=300,
     ),
-    "paper": Settings(),
 }
 
 

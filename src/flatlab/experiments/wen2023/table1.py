@@ -55,7 +55,7 @@ Count = Annotated[int, Field(gt=0)]
 class Settings:
     """Sizes and lengths. Defaults are the paper's own; fields can be changed with --set."""
 
-    seeds: Annotated[int, Field(gt=0, le=1000)] = 5
+    seeds: Annotated[int, Field(gt=0, le=1000)] = 1
     width: Count = 500
     d: Annotated[int, Field(ge=2)] = 30
     n: Count = 100

@@ -8,7 +8,7 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
-from flatlab import console, progress, report
+from flatlab import progress, report
 from flatlab.config import RunConfig
 from flatlab.errors import BusyError, UserError
 from flatlab.experiments import reproducing
@@ -369,7 +369,7 @@ def test_the_folders_of_a_reproduction_are_held(source, tmp_path):
 def test_the_time_left_is_that_of_the_estimates_at_the_pace_so_far(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    shown = console.JobProgress(
+    shown = progress.JobProgress(
         3, quiet=True, expected={"a": 10.0, "b": 10.0, "c": 40.0}, workers=2
     )
     assert shown.left() == 40.0  # the longest, though the sum over two workers is 30

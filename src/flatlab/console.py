@@ -94,7 +94,7 @@ def _widths(columns: Sequence[Sequence[str]]) -> list[int | None]:
     a column to rich, where even the words do not fit.
     """
     words = [
-        max((cell_len(word) for cell in column for word in cell.split()), default=1)
+        max((cell_len(word) for cell in column for word in cell.split(" ")), default=1)
         for column in columns
     ]
     whole = [max(cell_len(cell) for cell in column) for column in columns]

@@ -12,7 +12,13 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, SymmetricalLogLocator
+from matplotlib.ticker import (
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullLocator,
+    SymmetricalLogLocator,
+)
 
 from ..experiments.contract import Dots, Interval, Panel, Plot, Series, TheoryPlot
 from ..store import ensure_directory, write_atomically
@@ -81,7 +87,10 @@ def draw(plot: Plot) -> bytes:
             for ax in axes[i, len(row) :]:
                 ax.remove()
         handles, labels = _legend(axes)
-        if labels:
+        if labels and sum(map(len, labels)) > 22 * columns:  # too long to stand beside the title
+            figure.set_figwidth(figure.get_figwidth() + 1.0 + 0.085 * max(map(len, labels)))
+            figure.legend(handles, labels, loc="outside right upper")
+        elif labels:
             figure.legend(handles, labels, loc="outside upper right", ncols=min(len(labels), 4))
         figure.suptitle(plot.title, x=0.01, ha="left", fontsize=14, fontweight="bold", color=INK)
         if plot.caption:
@@ -172,10 +181,10 @@ def _panel(ax: Axes, panel: Panel, plot: Plot) -> None:
 
 
 def _few_decades(axis: Axis, low: float, high: float) -> None:
-    """Label a logarithmic axis over few decades with plain numbers, more of them the fewer."""
+    """Label a logarithmic axis over few decades with plain numbers."""
     if high / low < 300:
-        subs = (1, 1.2, 1.5, 2, 3, 5, 7) if high / low < 5 else (1, 2, 5)
-        axis.set_major_locator(LogLocator(subs=subs))
+        few = MaxNLocator(6, steps=[1, 2, 5, 10])
+        axis.set_major_locator(few if high / low < 5 else LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_locator(NullLocator())
 

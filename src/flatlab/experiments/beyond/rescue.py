@@ -89,7 +89,7 @@ def arms(s: Settings) -> list[Arm]:
     """Return plain 1-SAM, the remedies and the network without bias."""
 
     def arm(key: str, label: str, bias: bool = True) -> Arm:
-        role = key.rpartition("_")[0] or key
+        role = "sam" if key in ("plain", OTHER) else key.rpartition("_")[0]
         dtype: Dtype | None = "float64" if key == "decay_large" else None
         return Arm(
             key,
@@ -201,7 +201,7 @@ def plots(found: Evidence) -> tuple[Plot, ...]:
     return (histories("rescue-histories", title, chosen, found, columns),)
 
 
-EARLY = Derived("early", "early stopping", "plain", stopped, "early")
+EARLY = Derived("early", "early stopping", "plain", stopped, "gd")
 COMPARISON = Comparison(
     id="beyond/rescue",
     source="beyond the paper",

@@ -11,6 +11,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..config import RunConfig
 from ..data import Dataset
 from ..data.catalogue import make
@@ -26,6 +28,7 @@ from .contract import (
     Panel,
     Planned,
     Plot,
+    Series,
     TheoryPlot,
     Verdict,
 )
@@ -91,6 +94,7 @@ class Comparison:
         finding: Evidence → what came out in plain language, made from the numbers.
         plots: Evidence → pictures beside that of the final values; none by default.
         derived: Lines that need no runs of their own; they follow the arms.
+        overview: Evidence → the picture in place of that of the final values, for many arms.
     """
 
     id: str
@@ -104,6 +108,7 @@ class Comparison:
     finding: Callable[[Evidence], str]
     plots: Callable[[Evidence], tuple[Plot | TheoryPlot, ...]] = lambda found: ()
     derived: tuple[Derived, ...] = ()
+    overview: Callable[[Evidence], Plot] | None = None
 
     @property
     def name(self) -> str:
@@ -131,10 +136,11 @@ class Comparison:
         """Turn runs into a table, pictures, verdicts and a finding."""
         evidence = self.collect(s, preset, runs)
         arms: list[Arm | Derived] = [*self.arms(s), *self.derived]
+        overview = self.overview or (lambda found: final_values(self, arms, found))
         return Findings(
             tuple(self.verdicts(evidence)),
             {self.name: table(arms, evidence)},
-            (final_values(self, arms, evidence), *self.plots(evidence)),
+            (overview(evidence), *self.plots(evidence)),
             diverged(runs),
             self.finding(evidence) if all(evidence.runs.values()) else "",
         )
@@ -264,6 +270,29 @@ def histories(
         for column, words in columns.items()
     )
     return Plot(name, title, (panels,), caption=CURVES)
+
+
+def against(
+    x: Sequence[float],
+    lines: Mapping[str, Sequence[str]],
+    found: Evidence,
+    value: Callable[[Run], float] = lambda run: run.final["test_error"],
+) -> tuple[Series, ...]:
+    """Return curves of a final value against a setting.
+
+    Args:
+        x: The values of the setting.
+        lines: Label → keys of the arms in the order of x; seeds that all of them have are drawn.
+        found: The evidence.
+        value: What of a run is drawn.
+    """
+    made = []
+    for label, keys in lines.items():
+        seeds = [seed for seed in found.runs[keys[0]] if all(seed in found.runs[k] for k in keys)]
+        if seeds:
+            y = np.array([[value(found.runs[key][seed]) for key in keys] for seed in seeds])
+            made.append(Series(label, label, np.array(x, float), y))
+    return tuple(made)
 
 
 def said(interval: Interval | None, mean: float, places: int = 3) -> str:

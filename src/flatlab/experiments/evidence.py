@@ -79,7 +79,10 @@ def large_enough(settings: Any, least: Any) -> bool:
     return all(
         getattr(settings, field.name) >= getattr(least, field.name)
         for field in dataclasses.fields(least)
-        if field.name in ("d", "n", "n_test") or "epochs" in field.name or "width" in field.name
+        if field.name in ("d", "n")
+        or field.name.startswith("n_")
+        or "epochs" in field.name
+        or "width" in field.name
     )
 
 

@@ -20,14 +20,22 @@ from ..errors import UserError
 Array = NDArray[np.float64]
 
 
-def no_bias_floor(data: Dataset) -> float:
-    """Floor for two-layer ReLU networks without bias: (2/n) Σ_i 2‖x_i‖|y_i|.
+def no_bias_floor(data: Dataset, depth: int = 2) -> float:
+    """Floor for ReLU networks without bias: (2/n) Σ_i 2‖x_i‖|y_i| for two layers.
 
     ‖∇f(x)‖² = ‖σ(W1 x)‖² + ‖x‖² Σ_{active j} W2_j² ≥ 2‖x‖|f(x)| (Theorem 3.1). On the cube it is
     4√d, and an xor network reaches it only with training points on the kinks of its ReLUs, where
     the trace is a convention: move off them and the limit of the trace is larger.
+
+    With D layers it is (2/n) Σ_i D |y_i|^{2(D−1)/D} ‖x_i‖^{2/D}, by the argument of Theorem 4.1
+    with x in the place of (x, 1): the product over the layers of ‖∇_{W_l} f‖ = ‖u_{l−1}‖‖δ_l‖ is at
+    least ‖x‖|f|^{D−1}, since u_l·δ_l = f.
+
+    Args:
+        data: The training set is used.
+        depth: Number D of weight layers, at least 2.
     """
-    return float(2 * np.mean(2 * np.sqrt(_squared_norms(data)) * np.abs(data.y_train)))
+    return _floor(data, _squared_norms(data), depth)
 
 
 def bias_floor(data: Dataset, depth: int = 2) -> float:
@@ -40,10 +48,7 @@ def bias_floor(data: Dataset, depth: int = 2) -> float:
         data: The training set is used.
         depth: Number D of weight layers, at least 2.
     """
-    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 2:
-        raise UserError(f"depth must be a whole number >= 2, got {depth!r}")
-    size = np.abs(data.y_train) ** (2 * (depth - 1) / depth)
-    return float(2 * np.mean(depth * size * (_squared_norms(data) + 1) ** (1 / depth)))
+    return _floor(data, _squared_norms(data) + 1, depth)
 
 
 def layer_norm_floor(data: Dataset, epsilon: float) -> float:
@@ -109,6 +114,13 @@ def logistic_floor(
     gamma = math.log((1 - smoothing) / smoothing)
     scaled = dataclasses.replace(data, y_train=gamma * data.y_train)
     return smoothing * (1 - smoothing) / 2 * floor(scaled)
+
+
+def _floor(data: Dataset, squared_norms: Array, depth: int) -> float:
+    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 2:
+        raise UserError(f"depth must be a whole number >= 2, got {depth!r}")
+    size = np.abs(data.y_train) ** (2 * (depth - 1) / depth)
+    return float(2 * np.mean(depth * size * squared_norms ** (1 / depth)))
 
 
 def _squared_norms(data: Dataset) -> Array:

@@ -1,0 +1,230 @@
+"""Depth: do flat minima of deeper networks generalise, without and with bias?
+
+Source:   open question; Wen, Li & Ma 2023, "Limitations and future work", asks it for deep networks
+          without bias. Section B.4 and Figure 11 have three layers with bias.
+Command:  flatlab run beyond/depth
+Seconds:  SECONDS
+Claim:    open: "examine whether flatness implies generalization for deep networks without the bias
+          terms". With two layers 1-SAM generalises without bias and fails with it.
+Expected: as with two layers at every depth: test error below 0.1 without bias and above it with
+          bias, where the trace is at its floor within 10 %.
+
+What is chosen here:
+- P_xor with d = 30 and n = 100; 1-SAM at learning rate 0.01 and radius 0.05 (rows 1b and 11b of the
+  paper's Table 2). Only the first layer may have a bias. Initial weights, order, loss and the test
+  error at f = 0 are as in `wen2023/table1`.
+- All depths have width 100, not the paper's 500: five layers of width 500 take some 55 ms an epoch
+  and would not come near their floor in time.
+- Two layers run 20,000 epochs and the deeper ones 3,000, which brings every arm with bias to its
+  floor; a second radius (row 4b) is left out. The test error still moves slowly then, which
+  `depth-histories` shows.
+- Floors: (2/n) Σ D|y|^{2(D−1)/D}‖x'‖^{2/D} with x' = (x, 1) with bias and x' = x without. Without
+  bias the floor is a bound that need not be attained.
+- A network generalises if its test error is below 10 %, judged by the interval over five seeds.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from ...config import Dtype, RunConfig
+from ...data import Dataset, xor
+from ...models import Architecture, Deep, TwoLayer
+from ...schedule import Phase
+from ...specs import spec
+from ...theory import bias_floor, no_bias_floor
+from ..arms import Arm, Comparison, against, histories, said
+from ..contract import Line, Panel, Plot, Verdict
+from ..evidence import Evidence
+from ..judging import FRACTION, THRESHOLD, above, below, near
+
+Count = Annotated[int, Field(gt=0)]
+DEPTHS = (2, 3, 4, 5)
+BIASES = {"no_bias": "no bias", "bias": "bias"}
+
+
+@spec
+class Settings:
+    """Sizes and lengths. Fields can be changed with --set."""
+
+    seeds: Annotated[int, Field(gt=0, le=1000)] = 5
+    width: Count = 100
+    d: Annotated[int, Field(ge=2)] = 30
+    n: Count = 100
+    n_test: Count = 10_000
+    dtype: Dtype = "float32"
+    two_layer_epochs: Count = 20_000
+    deep_epochs: Count = 3_000
+
+
+PRESETS = {
+    "quick": Settings(
+        seeds=2, width=20, d=8, n=40, n_test=500, two_layer_epochs=100, deep_epochs=50
+    ),
+    "lab": Settings(),
+}
+
+
+def key(depth: int, bias: str) -> str:
+    """Return an arm's key."""
+    return f"{bias}_{depth}"
+
+
+def architecture(depth: int, bias: bool, width: int) -> Architecture:
+    """Return the network; two layers have a kernel of their own."""
+    if depth == 2:
+        return TwoLayer(width=width, bias=bias)
+    return Deep(depth=depth, width=width, bias_first=bias)
+
+
+def arms(s: Settings) -> list[Arm]:
+    """Return two to five layers, without and with bias."""
+
+    def arm(depth: int, bias: str) -> Arm:
+        has_bias = bias == "bias"
+        epochs = s.two_layer_epochs if depth == 2 else s.deep_epochs
+
+        def config(seed: int) -> RunConfig:
+            return RunConfig(
+                arch=architecture(depth, has_bias, s.width),
+                data=xor(d=s.d, n=s.n, seed=seed, n_test=s.n_test).spec,
+                schedule=(Phase("sam", lr=0.01, rho=0.05, batch_size=1, epochs=epochs),),
+                seed=seed,
+                dtype=s.dtype,
+            )
+
+        def floor(data: Dataset) -> float:
+            return (bias_floor if has_bias else no_bias_floor)(data, depth)
+
+        return Arm(key(depth, bias), f"{depth} layers, {BIASES[bias]}", config, floor, bias)
+
+    return [arm(depth, bias) for depth in DEPTHS for bias in BIASES]
+
+
+def verdicts(found: Evidence) -> list[Verdict]:
+    """Judge generalisation and floors at each depth, and whether the bias hurts."""
+    made = []
+    for depth in DEPTHS:
+        without, biased = key(depth, "no_bias"), key(depth, "bias")
+        made += [
+            below(
+                f"beyond.depth.no_bias_generalises_{depth}",
+                f"1-SAM on {depth} layers without bias generalises (test error)",
+                found.final(without, "test_error"),
+                THRESHOLD,
+                decisive=found.fit(without),
+                within=FRACTION,
+                paper="✓" if depth == 2 else "open",
+            ),
+            above(
+                f"beyond.depth.bias_fails_{depth}",
+                f"1-SAM on {depth} layers with bias does not generalise (test error)",
+                found.final(biased, "test_error"),
+                THRESHOLD,
+                decisive=found.fit(biased),
+                within=FRACTION,
+                paper="✗ possible (Theorem 4.1)" if depth > 3 else "✗",
+            ),
+            above(
+                f"beyond.depth.bias_hurts_{depth}",
+                f"with {depth} layers the bias makes 1-SAM's test error larger (difference)",
+                [b - a for a, b in found.pairs(without, biased, "test_error")],
+                0,
+                decisive=found.fit(without, biased),
+                paper="> 0" if depth == 2 else "open",
+            ),
+            near(
+                f"beyond.depth.bias_reaches_floor_{depth}",
+                f"1-SAM on {depth} layers with bias reaches the trace's floor (trace/floor)",
+                found.over_floor(biased),
+                decisive=found.fit(biased),
+            ),
+        ]
+    return made
+
+
+def persists(found: Evidence, depth: int) -> bool:
+    """Return whether, in the mean, a depth answers as two layers are said to."""
+    without = found.mean(key(depth, "no_bias"), "test_error")
+    return without < THRESHOLD <= found.mean(key(depth, "bias"), "test_error")
+
+
+def finding(found: Evidence) -> str:
+    """Say at which depths the answer of two layers persists."""
+
+    def error(depth: int, bias: str) -> str:
+        k = key(depth, bias)
+        return said(found.interval(k, "test_error"), found.mean(k, "test_error"))
+
+    lines = [
+        f"{depth} layers: test error {error(depth, 'no_bias')} without bias and "
+        f"{error(depth, 'bias')} with it."
+        for depth in DEPTHS
+    ]
+    kept = [str(depth) for depth in DEPTHS if persists(found, depth)]
+    lost = [str(depth) for depth in DEPTHS if not persists(found, depth)]
+    answer = "No bias below 0.1 and bias above it, in the mean"
+    lines.append(
+        f"{answer}, is found with {', '.join(kept) or 'no number of'} layers"
+        + (f" and not with {', '.join(lost)}." if lost else ".")
+    )
+    ratios = {k: found.over_floor(k) for k in found.runs}
+    means = {k: sum(values) / len(values) for k, values in ratios.items()}
+    biased = [means[key(depth, "bias")] for depth in DEPTHS]
+    without = [means[key(depth, "no_bias")] for depth in DEPTHS]
+    lines.append(
+        f"The trace ends at {min(biased):.2f} to {max(biased):.2f} of its floor with bias and at "
+        f"{min(without):.2f} to {max(without):.2f} without."
+    )
+    return " ".join(lines)
+
+
+def plots(found: Evidence) -> tuple[Plot, ...]:
+    """Return test error against depth, and the histories with and without bias."""
+    made = arms(found.settings)
+    lines = {words: [key(depth, bias) for depth in DEPTHS] for bias, words in BIASES.items()}
+    panel = Panel(
+        "1-SAM's test error",
+        "test error",
+        against(DEPTHS, lines, found),
+        (Line("chance", 0.5, above=True),),
+        ylim=(-0.02, 0.6),
+    )
+    return (
+        Plot(
+            "depth-errors",
+            "Depth and bias",
+            ((panel,),),
+            "number of weight layers",
+            "linear",
+            "Lines: mean over seeds. Bands: smallest to largest.",
+        ),
+        *(
+            histories(
+                f"depth-histories-{bias}",
+                f"1-SAM through training, {words}",
+                [arm for arm in made if arm.role == bias],
+                found,
+                {"train_loss": "training loss", "test_error": "test error", "trace_ggn": "trace"},
+            )
+            for bias, words in BIASES.items()
+        ),
+    )
+
+
+COMPARISON = Comparison(
+    id="beyond/depth",
+    source="open question of Wen, Li & Ma 2023",
+    figure="limitations",
+    title="Two to five layers, without and with bias: 1-SAM on xor",
+    claim="open: does the answer of two layers, that 1-SAM generalises without bias and not with "
+    "it, persist with three, four and five?",
+    presets=PRESETS,
+    arms=arms,
+    verdicts=verdicts,
+    finding=finding,
+    plots=plots,
+)
+EXPERIMENT = COMPARISON.experiment(__name__)

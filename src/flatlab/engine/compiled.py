@@ -16,6 +16,7 @@ from . import deep, two_layer_active, two_layer_batch, two_layer_single, two_lay
 from .layout import Weights, has_bias, inputs, pack, unpack
 from .philox import key_words, with_order
 from .scalar import ACTIVATIONS, ASCENTS, LOSSES, NORMS
+from .subnormal import flushed
 
 # Inputs, and neurons of two-layer networks with σ(0) = 0, are padded with zeros to a multiple of
 # this: BLAS and vector loops are slow at odd sizes. Padded weights have no gradient and stay zero.
@@ -116,6 +117,10 @@ class CompiledTrainer:
 
     def advance(self, phase: Phase, first: int, last: int, epoch0: int) -> int:
         """Run units first..last−1 of a phase; return the unit that diverged, or −1."""
+        with flushed():
+            return self._advance(phase, first, last, epoch0)
+
+    def _advance(self, phase: Phase, first: int, last: int, epoch0: int) -> int:
         W, M, a, gamma, beta = self.weights
         n, batch = len(self.y), phase.batch_size or len(self.y)
         loss, ascent = LOSSES[self.loss.name], ASCENTS[phase.algorithm]

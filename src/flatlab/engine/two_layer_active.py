@@ -34,11 +34,16 @@ _MULTIPLE = 8  # as the padding in `compiled`: BLAS and vector loops are slow at
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
-def _active(X, rows, W, H, found, zero):
-    """Fill `found` with the neurons that some row activates; return how many."""
+def _active(X, rows, W, a, gamma, H, found, zero):
+    """Fill `found` with the neurons that some row activates; return how many.
+
+    One with a_j = γ_j = 0 has no gradient either, and is left out.
+    """
     np.dot(X[rows], W, H)
     count = 0
     for j in range(W.shape[1]):
+        if a[j] == zero and gamma[j] == zero:
+            continue
         for i in range(H.shape[0]):
             if H[i, j] > zero:
                 found[count] = j
@@ -75,7 +80,7 @@ def train(W, a, gamma, X, y, first, last, epoch0, batch, keys, loss, ascent, hyp
         start = (step - epoch * steps) * batch
         rows = order[start : start + batch]
         target = y[rows] + hyper[NOISE] * noise[start : start + batch].astype(W.dtype)
-        k = _active(X, rows, W, pre[: len(rows)], found, zero)
+        k = _active(X, rows, W, a, gamma, pre[: len(rows)], found, zero)
         size = (k + _MULTIPLE - 1) // _MULTIPLE * _MULTIPLE
         H, U, S = (
             store[0, : n * size].reshape(n, size),

@@ -13,7 +13,7 @@ import platform
 from collections.abc import Iterator
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -53,7 +53,7 @@ def _write(context: Any, value: Any) -> Any:
 
 @njit(cache=True)
 def _control() -> int:
-    return _read()  # type: ignore[no-any-return,call-arg]
+    return _read()  # type: ignore[call-arg]
 
 
 @njit(cache=True)

@@ -5,6 +5,10 @@ gradient there: ∂f_i/∂w_j is a sum of two terms, one with σ'(h_ij) and one 
 it is in the ascent as well, and is inactive still. So a step gathers the neurons that are active on
 the batch, takes both gradients among them (`two_layer_batch`) and puts them back: half of the
 neurons at the start of training, a fourth and fewer once most of them serve one cell of the data.
+
+Most neurons fade: a_j and γ_j shrink together, step by step, towards the smallest number there is,
+where a step is lost to rounding. One with both below `FADED` times that number (1e-30 in float32)
+adds nothing to f that a sum could hold, moves no weight of the first layer, and is left as it is.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from .scalar import (
     ONE,
     PLAIN,
     RELU,
+    TINY,
     ZERO,
     ascent_length,
     descend,
@@ -30,19 +35,17 @@ from .scalar import (
 )
 from .two_layer_batch import gradient_batch_norm
 
+FADED = 1e8
 _MULTIPLE = 8  # as the padding in `compiled`: BLAS and vector loops are slow at odd sizes
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
-def _active(X, rows, W, a, gamma, H, found, zero):
-    """Fill `found` with the neurons that some row activates; return how many.
-
-    One with a_j = γ_j = 0 has no gradient either, and is left out.
-    """
+def _active(X, rows, W, a, gamma, H, found, least, zero):
+    """Fill `found` with the neurons that some row activates, but faded ones; return how many."""
     np.dot(X[rows], W, H)
     count = 0
     for j in range(W.shape[1]):
-        if a[j] == zero and gamma[j] == zero:
+        if abs(a[j]) < least and abs(gamma[j]) < least:
             continue
         for i in range(H.shape[0]):
             if H[i, j] > zero:
@@ -60,7 +63,7 @@ def train(W, a, gamma, X, y, first, last, epoch0, batch, keys, loss, ascent, hyp
     """
     n, (d, m) = X.shape[0], W.shape
     zero, one, lr = hyper[ZERO], hyper[ONE], hyper[LR]
-    keep = one - lr * hyper[DECAY]
+    keep, least = one - lr * hyper[DECAY], W.dtype.type(FADED) * hyper[TINY]
     steps = (n + batch - 1) // batch
     order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
     found, pre = np.empty(m, np.int64), np.empty((batch, m), W.dtype)
@@ -80,7 +83,7 @@ def train(W, a, gamma, X, y, first, last, epoch0, batch, keys, loss, ascent, hyp
         start = (step - epoch * steps) * batch
         rows = order[start : start + batch]
         target = y[rows] + hyper[NOISE] * noise[start : start + batch].astype(W.dtype)
-        k = _active(X, rows, W, a, gamma, pre[: len(rows)], found, zero)
+        k = _active(X, rows, W, a, gamma, pre[: len(rows)], found, least, zero)
         size = (k + _MULTIPLE - 1) // _MULTIPLE * _MULTIPLE
         H, U, S = (
             store[0, : n * size].reshape(n, size),

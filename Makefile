@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test setup lint errata reproduce bench clean
+.PHONY: demo test setup lint errata reproduce results bench clean
 
 demo: setup  ## Decide Table 1 of Wen, Li & Ma and draw its pictures.
 	$(BIN)/flatlab run wen2023/table1 --out results
@@ -27,9 +27,12 @@ lint: setup
 errata: setup  ## Check what decides the errata of the sources, and write docs/errata.md anew.
 	$(BIN)/python -m flatlab.errata_page docs/errata.md
 
-reproduce: setup  ## Run everything of Wen, Li & Ma, and write docs/results/wen2023.md anew.
+reproduce: setup  ## Decide every figure of Wen, Li & Ma (preset lab).
 	$(BIN)/flatlab reproduce wen2023 --out results
-	$(BIN)/python -m flatlab.results_page results/reproduce-wen2023-lab docs/results/wen2023.md
+
+results: setup  ## Run them at the paper's own sizes, and write docs/results/wen2023.md anew.
+	$(BIN)/flatlab reproduce wen2023 --preset paper --out results
+	$(BIN)/python -m flatlab.results_page results/reproduce-wen2023-paper docs/results/wen2023.md
 
 bench: setup  ## Measure the engine against its peers, as ratios from one run.
 	$(BIN)/flatlab bench

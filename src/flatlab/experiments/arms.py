@@ -187,6 +187,11 @@ def collect(
     return Evidence(s, found, floors, large_enough(s, lab) and preset != "quick")
 
 
+def data_spec(name: str, n_test: int, **arguments: Any) -> dict[str, Any]:
+    """Return a data set's whole spec; the test set is not drawn for it."""
+    return {**make({"name": name, "n_test": 0, **arguments}).spec, "n_test": n_test}
+
+
 def updates(config: RunConfig) -> int:
     """Return the number of updates of a run."""
     n = int(config.data["n"])

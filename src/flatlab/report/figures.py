@@ -26,6 +26,7 @@ from ..store import ensure_directory, write_atomically
 # Two hues that stay apart in grey and for colour-blind readers (Okabe & Ito).
 COLOURS = {"sam": "#0072B2", "gd": "#D55E00"}
 FALLBACK = ("#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7a5195", "#8c6d31")
+FEW = 12  # so many points of a curve are marked one by one
 INK, FAINT = "#222222", "#8a8a8a"
 
 STYLE: dict[Any, Any] = {
@@ -130,7 +131,7 @@ def _dots(ax: Axes, panel: Dots, named: bool) -> None:
     ax.tick_params(axis="y", length=0)
     ax.set_title(panel.title, loc="left", color=INK)
     ax.set_xlabel(panel.xlabel)
-    shown = [v for dot in panel.dots for v in dot.values]
+    shown = [v for dot in panel.dots for v in dot.values if np.isfinite(v)]
     # Below a factor of three there is no power of ten to label, or only one.
     wide = bool(shown) and min(shown) > 0 and max(shown) > 3 * min(shown)
     if panel.xscale == "log" and wide:
@@ -204,7 +205,7 @@ def _log_axis(ax: Axes, panel: Panel) -> None:
 
 def _curves(ax: Axes, series: Series, k: int) -> None:
     colour = COLOURS.get(series.role, FALLBACK[k % len(FALLBACK)])
-    marker = "o" if len(series.x) <= 12 else ""
+    marker = "o" if len(series.x) <= FEW else ""
     ax.plot(
         series.x, series.y.mean(0), marker=marker, color=colour, linewidth=2,
         label=series.label, zorder=3,

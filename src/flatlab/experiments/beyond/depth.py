@@ -3,7 +3,7 @@
 Source:   open question; Wen, Li & Ma 2023, "Limitations and future work", asks it for deep networks
           without bias. Section B.4 and Figure 11 have three layers with bias.
 Command:  flatlab run beyond/depth
-Seconds:  SECONDS
+Seconds:  not measured yet (lab)
 Claim:    open: "examine whether flatness implies generalization for deep networks without the bias
           terms". With two layers 1-SAM generalises without bias and fails with it.
 Expected: as with two layers at every depth: test error below 0.1 without bias and above it with
@@ -30,12 +30,12 @@ from typing import Annotated
 from pydantic import Field
 
 from ...config import Dtype, RunConfig
-from ...data import Dataset, xor
+from ...data import Dataset
 from ...models import Architecture, Deep, TwoLayer
 from ...schedule import Phase
 from ...specs import spec
 from ...theory import bias_floor, no_bias_floor
-from ..arms import Arm, Comparison, against, histories, said
+from ..arms import Arm, Comparison, against, data_spec, histories, said
 from ..contract import Line, Panel, Plot, Verdict
 from ..evidence import Evidence
 from ..judging import FRACTION, THRESHOLD, above, below, near
@@ -89,7 +89,7 @@ def arms(s: Settings) -> list[Arm]:
         def config(seed: int) -> RunConfig:
             return RunConfig(
                 arch=architecture(depth, has_bias, s.width),
-                data=xor(d=s.d, n=s.n, seed=seed, n_test=s.n_test).spec,
+                data=data_spec("xor", s.n_test, d=s.d, n=s.n, seed=seed),
                 schedule=(Phase("sam", lr=0.01, rho=0.05, batch_size=1, epochs=epochs),),
                 seed=seed,
                 dtype=s.dtype,

@@ -2,7 +2,7 @@
 
 Source:   open question; Wen, Li & Ma 2023 have xor on the corners of the cube.
 Command:  flatlab run beyond/gaussian-mixture
-Seconds:  SECONDS
+Seconds:  not measured yet (lab)
 Claim:    open. On the cube 1-SAM with bias ends in flat minima that generalise worse than those of
           gradient descent with weight decay, and without bias it generalises.
 Expected: as on the cube: with bias 1-SAM's test error is above gradient descent's and above its own
@@ -30,11 +30,10 @@ from pydantic import Field
 from scipy import special
 
 from ...config import Dtype, RunConfig
-from ...data import gaussian_mixture
 from ...models import TwoLayer
 from ...schedule import Phase
 from ...specs import spec
-from ..arms import CURVES, Arm, Comparison, against, said
+from ..arms import CURVES, Arm, Comparison, against, data_spec, said
 from ..contract import Line, Panel, Plot, Series, Verdict
 from ..evidence import Evidence
 from ..judging import above
@@ -123,9 +122,9 @@ def arms(s: Settings) -> list[Arm]:
         def config(seed: int) -> RunConfig:
             return RunConfig(
                 arch=TwoLayer(width=s.width, bias=bias == "bias"),
-                data=gaussian_mixture(
-                    d=s.d, n=n, seed=seed, separation=separation, n_test=s.n_test
-                ).spec,
+                data=data_spec(
+                    "gaussian_mixture", s.n_test, d=s.d, n=n, seed=seed, separation=separation
+                ),
                 schedule=(phase(size, algorithm),),
                 seed=seed,
                 dtype=s.dtype,

@@ -2,7 +2,7 @@
 
 Source:   open question; Wen, Li & Ma 2023 have y = x1·x2 only (Figures 1 and 4).
 Command:  flatlab run beyond/parity-k
-Seconds:  SECONDS
+Seconds:  not measured yet (lab)
 Claim:    open for k = 1, 3, 4. For k = 2 and n = 100, 1-SAM generalises without bias, not with it.
 Expected: k = 1 generalises everywhere; k = 2 as in the paper; k = 3 not without bias, whatever n,
           since σ(w·x) = (|w·x| + w·x)/2 makes the odd part of such a network linear; k = 4 open.
@@ -24,11 +24,10 @@ from typing import Annotated
 from pydantic import Field
 
 from ...config import Dtype, RunConfig
-from ...data import parity
 from ...models import TwoLayer
 from ...schedule import Phase
 from ...specs import spec
-from ..arms import CURVES, Arm, Comparison, against
+from ..arms import CURVES, Arm, Comparison, against, data_spec
 from ..contract import Line, Panel, Plot, Verdict
 from ..evidence import Evidence
 from ..judging import FRACTION, THRESHOLD, above, below
@@ -102,7 +101,7 @@ def arms(s: Settings) -> list[Arm]:
         def config(seed: int) -> RunConfig:
             return RunConfig(
                 arch=TwoLayer(width=s.width, bias=bias == "bias"),
-                data=parity(d=s.d, n=n, k=k, seed=seed, n_test=s.n_test).spec,
+                data=data_spec("parity", s.n_test, d=s.d, n=n, k=k, seed=seed),
                 schedule=(phase(size, algorithm),),
                 seed=seed,
                 dtype=s.dtype,

@@ -179,6 +179,8 @@ def _panel(ax: Axes, panel: Panel, plot: Plot) -> None:
     elif plot.xscale == "log":
         ax.set_xscale("log")
         _few_decades(ax.xaxis, *ax.get_xlim())
+    elif panel.series and len(panel.series[0].x) <= FEW:
+        ax.set_xticks(panel.series[0].x)
 
 
 def _few_decades(axis: Axis, low: float, high: float) -> None:

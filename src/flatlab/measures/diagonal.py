@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..problem import Problem
@@ -18,8 +17,8 @@ from ..specs import spec
 from .contract import About, Outcome
 from .effort import Effort
 from .eigenvalues import Kind, Limit, Tolerance
-from .probes import Vector, sample, survey
-from .trace import FIRST, MOST, Method, part_of, route
+from .probes import dense_within, sample
+from .trace import Method, route
 
 _BACKPACK = (
     nn.Sequential, nn.Linear, nn.Conv1d, nn.Conv2d, nn.ReLU, nn.Tanh, nn.Sigmoid, nn.Flatten,
@@ -34,7 +33,8 @@ class Diagonal:
     BackPACK's exact diagonal serves plain chains of layers it has.
 
     The Hessian's diagonal is the Gauss–Newton one where the network is linear in each parameter
-    alone. The error of an estimate is the standard error of each entry.
+    alone. The error of an estimate is the standard error of each entry. A budget asks for an
+    estimate: some of the examples would tell nothing of a parameter that only others use.
     """
 
     matrix: Kind = "hessian"
@@ -56,12 +56,12 @@ class Diagonal:
     def read(self, problem: Problem, effort: Effort) -> Outcome:
         """Measure; an estimate stops when the root mean square error is small against the norm."""
         way = route(problem, self.matrix, self.method, effort)
-        if way == "exact":
-            return _by_examples(problem, "ggn" if self.matrix == "hessian" else self.matrix, effort)
+        if way == "exact" and not effort.limited:
+            return _exact(problem, "ggn" if self.matrix == "hessian" else self.matrix, effort)
         matrix = problem.matrix(self.matrix)
-        if way == "dense":
-            values = matrix.dense().diagonal().numpy()
-            effort.spend(problem.size)
+        dense = dense_within(matrix, effort) if way == "dense" else None
+        if dense is not None:
+            values = dense.diagonal().numpy()
             return Outcome(values, 0.0 * values, True, "exact, dense")
         effort.expect(self.max_products)
 
@@ -83,17 +83,8 @@ class Diagonal:
         )  # fmt: skip
 
 
-def _by_examples(problem: Problem, kind: str, effort: Effort) -> Outcome:
-    """Return the mean over all examples, or over as many as a budget allows, in random order."""
-    if effort.limited:
-
-        def mean_of(chosen: NDArray[np.int64]) -> Vector:
-            return _by_rows(part_of(problem, chosen), kind, effort)
-
-        found = survey(mean_of, problem.n, effort, FIRST, MOST)
-        return Outcome(
-            found.mean, found.stderr, found.complete, found.method, found.dof, found.complete
-        )
+def _exact(problem: Problem, kind: str, effort: Effort) -> Outcome:
+    """Return the mean over all examples."""
     values = _by_backpack(problem) if kind == "ggn" else None
     if values is None:
         values = _by_rows(problem, kind, effort)

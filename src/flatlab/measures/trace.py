@@ -65,7 +65,7 @@ def by_examples(
     kind = "ggn" if matrix == "hessian" else matrix
 
     def mean_of(rows: NDArray[np.int64]) -> Vector:
-        return fold(exact_traces(part_of(problem, rows), kind, effort.spend))
+        return fold(exact_traces(_part(problem, rows), kind, effort.spend))
 
     if effort.limited:
         return survey(mean_of, problem.n, effort, FIRST, MOST)
@@ -76,7 +76,7 @@ def by_examples(
     return Survey(whole, 0.0 * whole, problem.n, problem.n, 1)
 
 
-def part_of(problem: Problem, rows: NDArray[np.int64]) -> Problem:
+def _part(problem: Problem, rows: NDArray[np.int64]) -> Problem:
     """Return the problem on some of its examples."""
     made = copy.copy(problem)
     made.__dict__.pop("outputs", None)  # cached, of all examples

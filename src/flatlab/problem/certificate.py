@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ..randomness import generator
 from .batches import drawn, joined
 from .copying import copied_again
+from .graph import only_once
 from .problem import Problem, kernels
 
 EXAMPLES = 64
@@ -54,6 +55,8 @@ def _straight(model: nn.Module, problem: Problem, x: Tensor, draw: np.random.Gen
     outputs = model(x.double() if x.is_floating_point() else x)
     if not outputs.requires_grad:
         return True
+    if only_once(outputs) is not None:
+        return False
     size = float(outputs.detach().abs().max())
     mixed = (outputs * normal(outputs)).sum()
     gradients = torch.autograd.grad(

@@ -125,7 +125,11 @@ class Ghost:
         true = torch.autograd.grad(
             outputs, params, v, retain_graph=True, allow_unused=True, materialize_grads=True
         )
-        found = torch.autograd.grad(outputs, marked, v, allow_unused=True, materialize_grads=True)
+        found = torch.autograd.grad(
+            outputs, marked, v, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+        if not _example_by_example(outputs, marked, v):
+            return False
         deltas = dict(zip(self.layers, found, strict=True))
         for (name, module), expected in zip(self.owners.items(), true, strict=True):
             delta = _positions(module, deltas[module])
@@ -145,6 +149,20 @@ class Ghost:
 
 class _UsedTwice(Exception):
     pass
+
+
+def _example_by_example(outputs: Tensor, marked: list[Tensor], v: Tensor) -> bool:
+    """Return whether the first axis of every layer's output is that of the examples.
+
+    It is not in a network that puts positions first, or takes all tokens of a batch as one axis:
+    there the output of one example depends on all rows of a layer.
+    """
+    if any(len(mark) != len(outputs) for mark in marked):
+        return False
+    one = torch.zeros_like(v)
+    one[0] = v[0]
+    found = torch.autograd.grad(outputs, marked, one, allow_unused=True, materialize_grads=True)
+    return not any(bool(delta[1:].any()) for delta in found)
 
 
 def _scales(module: nn.Module) -> bool:

@@ -18,6 +18,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from .batches import Batch
 from .convolution import FastConvolutions
+from .graph import only_once
 from .slopes import slopes
 
 with warnings.catch_warnings():  # linear_operator, which it imports, still uses torch.jit
@@ -93,6 +94,9 @@ class Hessian(HessianLinearOperator):  # type: ignore[misc]
     def _gradients(self, X: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         with FastConvolutions():
             loss = self._loss_func(self._model_func(X), y)
+        once = only_once(loss)
+        if once is not None:
+            raise RuntimeError(f"{once} is marked once_differentiable, it has no second derivative")
         return torch.autograd.grad(
             loss, self._params, create_graph=True, allow_unused=True, materialize_grads=True
         )

@@ -195,6 +195,8 @@ def _few_decades(axis: Axis, low: float, high: float) -> None:
 def _log_axis(ax: Axes, panel: Panel) -> None:
     """Label 1, 2 and 5 of each decade where few decades are shown, and leave room for lines."""
     low, high = ax.get_ylim()
+    if low < 1e-16 * high:  # what has collapsed would leave no room for the rest
+        low = 1e-6 * high
     for line in panel.lines:
         low = min(low, line.value * (low / high) ** 0.12)
     ax.set_ylim(low, high)

@@ -54,7 +54,8 @@ def measure(
     Args:
         model: Any module from a batch of inputs to a batch of outputs.
         loss: A callable (outputs, y) → mean over the batch, a flatlab `Loss`, or a name.
-        data: A pair (x, y), a flatlab Dataset (its training part) or a DataLoader.
+        data: A pair (x, y), a flatlab Dataset (its training part), a torch Dataset of pairs or a
+            DataLoader.
         measures: Names ("trace", "lambda_max:tolerance=1e-4"), measures, a mapping from names to
             either, or "all"; None for a few that everyone wants.
         mode: "eval", "train" (BatchNorm with batch statistics, the data cut as given) or
@@ -64,7 +65,8 @@ def measure(
         budget: Seconds for each measure, or a `Budget`; what it ends returns its best estimate.
         dtype: "float64" raises the precision for measuring only; None keeps the model's, but
             measures a model in 16 bits in float32.
-        batch_size: How a pair or a Dataset is cut; None for one batch.
+        batch_size: How a pair or a Dataset is cut; None for one batch in mode "train", and for
+            whatever is fast elsewhere, where it does not matter.
         reference: Parameters by name to measure distances from, e.g. the initial state_dict.
         progress: Show a bar with the time left; None shows it on a terminal.
         skip: Leave out measures that do not apply to this model, with the reason in `.skipped`,

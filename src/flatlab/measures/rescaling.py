@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from numbers import Real
 
 import torch
 from torch import nn
@@ -29,7 +30,7 @@ def rescale(model: nn.Module, alpha: float, layers: Sequence[str] | None = None)
         alpha: The factor, > 0.
         layers: Names of the layers to multiply, such as ["0"]; None for all that can be.
     """
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float):
+    if isinstance(alpha, bool) or not isinstance(alpha, Real):
         raise UserError(f"alpha must be a number > 0, got {alpha!r}")
     if not 0 < alpha < math.inf:
         raise UserError(f"alpha must be > 0 and finite, got {alpha!r}")

@@ -168,7 +168,10 @@ def _batch(item: Any) -> Batch:
     if not isinstance(item, list | tuple) or len(item) != 2:
         given = type(item).__name__
         given += f" of {len(item)}" if isinstance(item, list | tuple) else ""
-        raise UserError(f"a batch must be a pair (x, y), got {given}")
+        raise UserError(
+            f"a batch must be a pair (x, y), got {given}: a model with several inputs is measured "
+            "through a module that takes them as one tensor"
+        )
     try:
         x, y = (torch.as_tensor(part) for part in item)
     except (TypeError, ValueError, RuntimeError):

@@ -41,14 +41,18 @@ _MULTIPLE = 8  # as the padding in `compiled`: BLAS and vector loops are slow at
 
 @njit(cache=True, fastmath=FAST, inline="always")
 def _active(X, rows, W, a, gamma, H, found, least, zero):
-    """Fill `found` with the neurons that some row activates, but faded ones; return how many."""
+    """Fill `found` with the neurons that some row activates, but faded ones; return how many.
+
+    What is not finite counts as active, so that it is seen in the outputs.
+    """
     np.dot(X[rows], W, H)
     count = 0
     for j in range(W.shape[1]):
         if abs(a[j]) < least and abs(gamma[j]) < least:
             continue
+        sound = np.isfinite(a[j]) and np.isfinite(gamma[j])
         for i in range(H.shape[0]):
-            if H[i, j] > zero:
+            if not (sound and H[i, j] <= zero):
                 found[count] = j
                 count += 1
                 break

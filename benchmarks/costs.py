@@ -60,7 +60,9 @@ def configs() -> Iterator[RunConfig]:
 def seconds_a_step(config: RunConfig, dtype: str = "float32") -> float:
     """Return the fastest processor time of an update."""
     phase, data = config.schedule[0], make(config.data)
-    kind = TorchTrainer if unsupported(config.loss) else CompiledTrainer
+    kind = (
+        TorchTrainer if unsupported(config.loss, config.arch, config.schedule) else CompiledTrainer
+    )
     start = config.arch.initial(data.d, 0)
     trainer = kind(config.arch, start, config.loss, data, 0, dtype)
     units = trainer.units_per_epoch(phase)

@@ -38,7 +38,9 @@ class Extrapolated:
 def extrapolate(config: RunConfig, epochs: int = EPOCHS) -> Extrapolated:
     """Train the first epochs of each phase, one phase after the other, in processor time."""
     data = make(config.data)
-    kind = TorchTrainer if unsupported(config.loss) else CompiledTrainer
+    kind = (
+        TorchTrainer if unsupported(config.loss, config.arch, config.schedule) else CompiledTrainer
+    )
     start = config.arch.initial(data.d, config.seed)
     trainer = kind(config.arch, start, config.loss, data, config.seed, config.dtype)
     seconds, timed, epoch0 = 0.0, 0, 0

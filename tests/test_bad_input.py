@@ -123,7 +123,7 @@ CASES = {
     "width true": (arch("two_layer:width=true"), r"^width: .*integer, got True$"),
     "bias 1": (arch("two_layer:bias=1"), r"^bias: .*boolean, got 1$"),
     "activation": (arch("two_layer:activation=gelu"), r"^activation must be .*'relu'.*got 'gelu'$"),
-    "norm": (arch("two_layer:norm=group"), r"^norm.*'batch' or 'layer'.*got 'group'$"),
+    "norm": (arch("two_layer:norm=group"), r"^norm.*'batch', 'layer'.*got 'group'$"),
     "architecture": (arch("tow_layer"), r"^unknown architecture 'tow_layer': did you mean 'two_"),
     "field of a model": (
         arch("two_layer:widht=3"),

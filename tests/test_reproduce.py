@@ -34,7 +34,8 @@ def quick(tmp_path_factory):
     folder = tmp_path_factory.mktemp("quick")
     for source in SOURCES:
         done = reproduce(folder, source, "--preset", "quick", "--json")
-        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        # 3: some of the choices that are tried let a network diverge, and are said to.
+        assert done.returncode in (0, 3) and done.stderr == "", done.stderr
         (folder / f"{source}.json").write_text(done.stdout)
     return folder
 

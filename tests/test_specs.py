@@ -59,14 +59,14 @@ MISTAKES = [
         "order must be 'replacement' or 'fixed', got 'sorted'",
     ),
     (
-        lambda: Phase("sgd", 0.1, 5, 0.0, 1, 0.0, 0.0, None, None, 9),
-        "Phase takes 9 fields: algorithm, lr, epochs, rho, batch_size, weight_decay, noise,",
+        lambda: Phase("sgd", 0.1, 5, 0.0, 1, 0.0, 0.0, None, None, None, None, None, 9),
+        "Phase takes 12 fields: algorithm, lr, epochs, rho, batch_size, weight_decay, noise,",
     ),
     # Architectures and losses
     (lambda: TwoLayer(width=0), "width must be > 0, got 0"),
     (lambda: TwoLayer(bias="False"), "bias: input should be a valid boolean, got 'False'"),
     (lambda: TwoLayer(bias=1), "bias: input should be a valid boolean, got 1"),
-    (lambda: TwoLayer(norm="group"), "norm must be 'batch' or 'layer', got 'group'"),
+    (lambda: TwoLayer(norm="group"), "norm must be 'batch', 'layer', 'standard_batch' or"),
     (lambda: TwoLayer(activation="gelu"), "activation must be 'relu', 'softplus', 'tanh' or"),
     (lambda: TwoLayer(ln_epsilon=0.0), "ln_epsilon must be >= 1e-15, got 0.0"),
     (lambda: TwoLayer(init=3), "init must be a table of fields (Init), got 3"),

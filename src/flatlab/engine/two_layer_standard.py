@@ -140,7 +140,7 @@ def _gradient_batch(
         f = dot(c, z, zero) + shift
         finite = finite and abs(f) < np.inf
         g = slope(loss, f, y[i], hyper) / batch
-        weights[rows[i]] = g
+        weights[rows[i]] += g  # an example may come twice
         G += g
         for t in range(a.shape[0]):
             Q[t] += g * z[t]

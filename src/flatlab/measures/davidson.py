@@ -5,9 +5,9 @@ where the residual r = Av − θv is to be corrected,
 
     t = Σ_i u_i u_iᵀ r / (θ − μ_i) + (r − Σ_i u_i u_iᵀ r) / θ  ≈  (θ − A)⁻¹ r,
 
-so that rᵀt ≈ λ_max − θ says how much is missing, to second order. That is believed only as long as
-it is small and A bends along t about as the nearby matrix does; otherwise r itself joins the space,
-which is then Lanczos' method.
+so that rᵀt ≈ λ_max − θ says how much is missing, to second order. That is believed only where it is
+small and A bends along the last t about as the nearby matrix does; what came as a surprise is in
+the space from then on.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ class Davidson:
 
     Attributes:
         exhausted: Whether the largest Ritz pair is exact up to rounding.
+        is_near: Whether the nearby matrix was a guide in the last step.
         missing: Error of the largest Ritz value by the nearby matrix; infinite where that is far,
             and until a correction has been multiplied.
     """
@@ -86,7 +87,7 @@ class Davidson:
         self.basis = torch.empty((matrix.size, 0), dtype=self.dtype)
         self.products = torch.empty((matrix.size, 0), dtype=self.dtype)
         self._next = start.to(self.dtype)
-        self._is_near, self.exhausted = True, False
+        self.is_near, self.exhausted = True, False
         self.missing = math.inf
 
     @property
@@ -118,21 +119,17 @@ class Davidson:
 
     def _choose(self, r: Tensor, theta: float, bent: float, v: Tensor) -> None:
         """Choose the next vector, and say what is missing."""
-        if self.steps > 1:  # v was a correction: does A bend along it as was thought?
-            overlap = (self.near.vectors.to(self.dtype).T @ v)[:, 0].double().numpy()
-            thought = float(self.near.values @ overlap**2)
-            self._is_near &= bent <= thought + SURPRISE * theta
         correction = self._corrected(r, theta)
         missing = float((r * correction).sum())
-        self._is_near &= 0 <= missing <= (TRUSTED if self.steps > 1 else BLURRED) * theta
-        self._next = correction if self._is_near else r
-        good = self._is_near and self.steps > 1
+        first = self.steps == 1
+        self.is_near = 0 <= missing <= (BLURRED if first else TRUSTED) * theta
+        if not first:  # v was a correction: does A bend along it as was thought?
+            overlap = (self.near.vectors.to(self.dtype).T @ v)[:, 0].double().numpy()
+            thought = float(self.near.values @ overlap**2)
+            self.is_near &= bent <= thought + SURPRISE * theta
+        self._next = correction if missing >= 0 else r
+        good = self.is_near and not first
         self.missing = max(CAUTION * missing, self._ritz.floor) if good else math.inf
-
-    @property
-    def is_near(self) -> bool:
-        """Whether the nearby matrix has been a guide so far."""
-        return self._is_near
 
     @property
     def known(self) -> Known:

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..problem import Problem
 from ..specs import spec
 from .contract import About, Outcome
-from .davidson import Davidson, Known, known_of
+from .davidson import RIVAL, Davidson, Known, known_of
 from .effort import Effort
 from .krylov import Krylov, Ritz, krylov
 
@@ -44,7 +44,7 @@ SPRINKLE = 0.05
 BLEND = 0.3
 # So much of what a glance at thinned data shows goes into a start from the last time: that has to
 # be taken out again where nothing has overtaken.
-GLIMPSE = 0.2
+GLIMPSE = 0.1
 # The error by residuals may be so many times that by the nearby matrix.
 LOOSE = 30
 
@@ -206,7 +206,7 @@ class LambdaMax:
             memory.known = known_of(lanczos)
             return end.outcome("Lanczos" + (", from the last time" if since else ""))
         given = near.leaders if warm is None else torch.cat([near.vectors[:, -1:], warm], 1)
-        start = _blended(given, BLEND if warm is None else GLIMPSE)
+        start = _blended(given, BLEND if warm is None else self._share(problem, effort, warm, near))
         space = Davidson(matrix, _mixed(start, effort, SPRINKLE), near)
         end = refine(space, effort, self.tolerance, limit)
         memory.known = space.known
@@ -215,8 +215,8 @@ class LambdaMax:
     def _coarse(self, problem: Problem, effort: Effort, warm: Tensor | None) -> Known | None:
         """Return what thinned data tell, or None where there are too few.
 
-        Always from a random vector: so an eigenvector that has become the uppermost since the last
-        time is seen. Where there is a last time, one level is enough.
+        From a random vector, or one that is random for half: so an eigenvector that has become the
+        uppermost since the last time is seen. Where there is a last time, one level is enough.
         """
         known: Known | None = None
         wanted = problem.size * problem.n >= DEAR if self.thin is None else self.thin
@@ -227,7 +227,8 @@ class LambdaMax:
                 continue
             matrix = problem.thinned(step, effort.seed).matrix(self.matrix)
             if known is None:
-                lanczos = krylov(matrix, effort, "lanczos")
+                begin = None if warm is None else _mixed(warm, effort, 1.0)
+                lanczos = krylov(matrix, effort, "lanczos", start=begin)
                 most = self.max_products if warm is None else GLANCE
                 extreme(lanczos, effort, -1, COARSE, most, times=1)
                 known = known_of(lanczos)
@@ -236,6 +237,18 @@ class LambdaMax:
                 refine(space, effort, COARSE, min(PASSING, self.max_products), passing=True)
                 known = _refreshed(known, space)
         return known
+
+    def _share(self, problem: Problem, effort: Effort, warm: Tensor, near: Known) -> float:
+        """Return how much of what a glance has shown goes into a start from the last time.
+
+        Little, if the vector of the last time is the uppermost on thinned data, too: it has to be
+        taken out again.
+        """
+        matrix = problem.thinned(THINNED[0], effort.seed).matrix(self.matrix)
+        last = warm[:, -1] / warm[:, -1].norm()
+        value = float((last * (matrix @ last)).sum())
+        effort.spend()
+        return GLIMPSE if value >= RIVAL * near.values[-1] else BLEND
 
 
 def _refreshed(known: Known, space: Davidson) -> Known:

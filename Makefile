@@ -30,9 +30,11 @@ errata: setup  ## Check what decides the errata of the sources, and write docs/e
 reproduce: setup  ## Decide every figure of Wen, Li & Ma (preset lab).
 	$(BIN)/flatlab reproduce wen2023 --out results
 
-results: setup  ## Run them at the paper's own sizes, and write docs/results/wen2023.md anew.
+results: setup  ## Run them at the paper's own sizes, and the open questions; write docs/results anew.
 	$(BIN)/flatlab reproduce wen2023 --preset paper --out results
 	$(BIN)/python -m flatlab.results_page results/reproduce-wen2023-paper docs/results/wen2023.md
+	$(BIN)/flatlab reproduce beyond --out results
+	$(BIN)/python -m flatlab.results_page results/reproduce-beyond-lab docs/results/beyond.md
 
 bench: setup  ## Measure the engine against its peers, as ratios from one run.
 	$(BIN)/flatlab bench

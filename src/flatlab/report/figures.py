@@ -88,7 +88,7 @@ def draw(plot: Plot) -> bytes:
             for ax in axes[i, len(row) :]:
                 ax.remove()
         handles, labels = _legend(axes)
-        if labels and sum(map(len, labels)) > 22 * columns:  # too long to stand beside the title
+        if labels and not _fit_beside(plot.title, labels, figure.get_figwidth(), columns):
             figure.set_figwidth(figure.get_figwidth() + 1.0 + 0.085 * max(map(len, labels)))
             figure.legend(handles, labels, loc="outside right upper")
         elif labels:
@@ -225,6 +225,13 @@ def _legend(axes: np.ndarray) -> tuple[list[Artist], list[str]]:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     return list(found.values()), list(found)
+
+
+def _fit_beside(title: str, labels: list[str], width: float, columns: int) -> bool:
+    """Return whether the legend has room in the title's line; a letter is a tenth of an inch."""
+    letters = sum(map(len, labels))
+    needed = 0.12 * len(title) + 0.085 * letters + 0.6 * len(labels)
+    return letters <= 22 * columns and needed <= width
 
 
 def _epoch(value: float, _: object) -> str:

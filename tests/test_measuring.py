@@ -128,7 +128,7 @@ MISTAKES = {
     "an empty loader": (lambda: fl.measure(network(), CE, []), "is empty"),
     "labels out of range": (
         lambda: fl.measure(network(), CE, (torch.ones(4, 4), torch.full((4,), 3))),
-        "labels lie between 3 and 3, the model has outputs 0 to 2",
+        "labels lie between 3 and 3, the model has outputs 0 to 2: number the classes",
     ),
     "an unknown measure": (
         lambda: fl.measure(network(), CE, data(), "lamda_max"), "did you mean 'lambda_max'"),
@@ -399,3 +399,69 @@ def test_every_measure_is_explained(name):
 def test_an_unknown_measure_is_not_explained():
     with pytest.raises(UserError, match="did you mean 'trace'"):
         fl.explain("trase")
+
+
+class Missing(nn.Module):
+    """A model whose code is wrong."""
+
+    def forward(self, x):
+        return self.nowhere(x)
+
+
+class Lost(torch.utils.data.Dataset):
+    """A dataset whose files are gone."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, i):
+        raise FileNotFoundError("image3.png")
+
+
+RELU = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def _no_key(outputs, y):
+    return {}["weights"]
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "given", "says"),
+    [
+        (Missing, CE, None, "the model failed on a batch of shape .* AttributeError: .*nowhere"),
+        (None, _no_key, None, "the loss _no_key failed on .* KeyError: 'weights'"),
+        (None, CE, Lost(), "the data .Lost. failed: FileNotFoundError: image3.png .in .*line"),
+        (None, CE, torch.utils.data.DataLoader(Lost()), "the data .DataLoader. failed: .*image3"),
+        (None, CE, "three", "data must be .*, got tuple of 3"),
+        (None, CE, {"x": 1}, "data must be .*, got dict"),
+    ],
+)
+def test_mistakes_in_the_users_own_code_are_said(model, loss, given, says):
+    x, y = data(20)
+    given = (x, y, y) if given == "three" else (x, y) if given is None else given
+    made = network() if model is None else model()
+    if model is not None:
+        made.weight = nn.Parameter(torch.ones(1))
+    with pytest.raises(UserError, match=says):
+        fl.measure(made, loss, given, "trace")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"mode": "bogus"}, "mode"),
+        ({"params": "nope"}, "nope"),
+        ({"budget": -1}, "budget"),
+        ({"measures": ["distance", "trace"]}, "reference"),
+    ],
+)
+def test_invariance_says_what_is_wrong(options, says):
+    with pytest.raises(UserError, match=says):
+        fl.invariance(RELU, CE, data(20), **{"measures": ["trace"], **options})
+    with pytest.raises(UserError, match="read only once"):
+        fl.invariance(RELU, CE, iter([data(20)]), ["trace"])
+
+
+def test_a_tracker_counts_from_zero():
+    with pytest.raises(UserError, match="step must be >= 0, got -1"):
+        fl.Tracker("trace", loss=CE, data=data(20))(network(), -1)

@@ -13,13 +13,14 @@ from conftest import environment
 
 README = Path(__file__).parents[1] / "README.md"
 PLACE = re.compile(
-    r"(## Measure your own model\n\n```python\n(?P<code>.*?)```\n\n```\n)(?P<table>.*?)```\n", re.S
+    r"(## Measure your own model\n\n(?P<text>.*?)```\n\n```\n)(?P<table>.*?)```\n", re.S
 )
 
 
 def printed(folder):
     """Run the snippet as a file of its own in some folder; return what it prints."""
-    code = PLACE.search(README.read_text(encoding="utf-8"))["code"]
+    text = PLACE.search(README.read_text(encoding="utf-8"))["text"] + "```"
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.S))
     (folder / "mine.py").write_text(code, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-W", "error", "mine.py"],

@@ -249,6 +249,15 @@ def countdown(end: float | None, now: float) -> str:
     return f"about {timedelta(seconds=int(end - now))} left" if end - now >= 1 else "soon"
 
 
+def require_rereadable(data: Any) -> None:
+    """Raise for a generator, which can be read only once."""
+    if hasattr(data, "__next__"):
+        raise UserError(
+            f"data is a {type(data).__name__}, which can be read only once: pass a DataLoader, a "
+            "list of batches or tensors (x, y)"
+        )
+
+
 def _same_function(model: nn.Module, other: nn.Module, loss: Any, data: Any) -> None:
     """Raise if the rescaled model computes something else: its layers are not used as a chain."""
     with torch.random.fork_rng(devices=[]):
@@ -290,17 +299,17 @@ def invariance(
 ) -> list[Invariance]:
     """Try the function-preserving ReLU rescaling beside measures and say which ones move.
 
-    Measures that do not apply to this model are left out. Arrays are compared by their norm.
+    Of all measures, those that do not apply to this model are left out. Arrays are compared by
+    their norm. Other options are those of `measure`; data are read more than once.
     """
-    other = rescale(model, alpha)
+    require_rereadable(data)
+    other, chosen = rescale(model, alpha), choose(measures)
     _same_function(model, other, loss, data)
+    options.setdefault("skip", measures == "all")
+    ours, theirs = (measure(each, loss, data, chosen, **options) for each in (model, other))
     found = []
-    for name, each in choose(measures).items():
-        try:
-            first = measure(model, loss, data, {name: each}, **options)[name]
-            second = measure(other, loss, data, {name: each}, **options)[name]
-        except UserError:
-            continue
+    for name in [name for name in ours if name in theirs]:
+        each, first, second = chosen[name], ours[name], theirs[name]
         before, after = (float(np.linalg.norm(r.value)) for r in (first, second))
         error = float(np.hypot(np.linalg.norm(first.stderr), np.linalg.norm(second.stderr)))
         moved = abs(after - before) > 3 * error + 1e-5 * max(abs(before), abs(after))

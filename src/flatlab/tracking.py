@@ -14,7 +14,7 @@ from .errors import UserError
 from .measures import Budget, Readings
 from .measures.effort import whole
 from .measures.eigenvalues import Memory
-from .measuring import Chosen, Subject, choose, read_all
+from .measuring import Chosen, Subject, choose, read_all, require_rereadable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,11 +62,7 @@ class Tracker:
         reference: Mapping[str, Tensor] | None = None,
         skip: bool = False,
     ):
-        if hasattr(data, "__next__"):
-            raise UserError(
-                f"data is a {type(data).__name__}, which can be read only once: pass a DataLoader, "
-                "a list of batches or tensors (x, y)"
-            )
+        require_rereadable(data)
         self.measures, self.every = choose(measures), whole("every", every, least=1)
         self.loss, self.data, self.skip = loss, data, skip
         self.options: dict[str, Any] = {
@@ -79,7 +75,7 @@ class Tracker:
 
     def __call__(self, model: nn.Module, step: int) -> Readings | None:
         """Measure if it is time; return the readings, or None."""
-        if whole("step", step) % self.every:
+        if whole("step", step, least=0) % self.every:
             return None
         if self.loss is None or self.data is None:
             raise UserError("a Tracker in a loop of your own needs loss= and data=")

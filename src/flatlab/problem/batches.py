@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,18 @@ from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import IterableDataset, default_collate
 
 from ..data import Dataset
-from ..errors import UserError
+from ..errors import FlatlabError, UserError
 from ..randomness import generator
 from .fingerprint import same_examples
 from .loaders import undisturbed
+from .losses import first_line
 
 Batch = tuple[Tensor, Tensor]
 ACCEPTED = (
     "a pair of tensors (x, y), a flatlab or torch Dataset, or a DataLoader of such pairs"
 )  # fmt: skip
+
+EMPTY = "data is empty: there is nothing to measure. Give at least one example"
 
 # Examples of a torch Dataset that are stacked at a time.
 STACKED = 1024
@@ -41,15 +45,17 @@ def batches_of(data: Any, batch_size: int | None) -> list[Batch]:
     if _is_pair(data):
         return cut(_batch(data), size)
     listed = _is_map(data)
-    if isinstance(data, Tensor | str | bytes) or not (listed or isinstance(data, Iterable)):
-        raise UserError(f"data must be {ACCEPTED}, got {type(data).__name__}")
+    bare = isinstance(data, list | tuple) and bool(data) and isinstance(data[0], Tensor)
+    wrong = bare or isinstance(data, Tensor | str | bytes | Mapping)
+    if wrong or not (listed or isinstance(data, Iterable)):
+        raise UserError(f"data must be {ACCEPTED}, got {_in_words(data)}")
     if size is not None and not listed:
         raise UserError("batch_size is for a pair or a Dataset: a loader has its own batches")
     read = _stacked if listed else _read
     with undisturbed(data):
         found = read(data)
         if not found:
-            raise UserError("data is empty: there is nothing to measure")
+            raise UserError(EMPTY)
         again = found if not listed and iter(data) is data else read(data)
     if again is not found and not same_examples(found, again):
         raise UserError(
@@ -64,7 +70,7 @@ def cut(batch: Batch, size: int | None) -> list[Batch]:
     """Return a batch in pieces of `size`, or whole for None."""
     x, y = batch
     if not len(x):
-        raise UserError("data is empty: there is nothing to measure")
+        raise UserError(EMPTY)
     size = size or len(x)
     return list(zip(torch.split(x, size), torch.split(y, size), strict=True))
 
@@ -123,14 +129,16 @@ def _size(batch_size: Any) -> int | None:
 
 
 def _read(loader: Iterable[Any]) -> list[Batch]:
-    return [batch for batch in map(_batch, loader) if len(batch[0])]
+    with _blamed(loader):
+        return [batch for batch in map(_batch, loader) if len(batch[0])]
 
 
 def _stacked(dataset: Any) -> list[Batch]:
     """Return the examples of a map-style dataset in stacks."""
     n, found = len(dataset), []
     for start in range(0, n, STACKED):
-        examples = [dataset[i] for i in range(start, min(start + STACKED, n))]
+        with _blamed(dataset):
+            examples = [dataset[i] for i in range(start, min(start + STACKED, n))]
         try:
             found.append(_batch(default_collate(examples)))
         except (RuntimeError, TypeError, ValueError):
@@ -145,6 +153,22 @@ def _stacked(dataset: Any) -> list[Batch]:
             "whose collate_fn makes batches (x, y)"
         )
     return stacks
+
+
+@contextlib.contextmanager
+def _blamed(data: Any) -> Iterator[None]:
+    """Turn an error in the user's own dataset into one that says so."""
+    try:
+        yield
+    except FlatlabError:
+        raise
+    except Exception as error:
+        raise UserError(f"the data ({_in_words(data)}) failed: {first_line(error)}") from error
+
+
+def _in_words(item: Any) -> str:
+    kind = type(item).__name__
+    return f"{kind} of {len(item)}" if isinstance(item, list | tuple) else kind
 
 
 def _is_map(data: Any) -> bool:
@@ -166,11 +190,9 @@ def _nested(item: Any) -> bool:
 
 def _batch(item: Any) -> Batch:
     if not isinstance(item, list | tuple) or len(item) != 2:
-        given = type(item).__name__
-        given += f" of {len(item)}" if isinstance(item, list | tuple) else ""
         raise UserError(
-            f"a batch must be a pair (x, y), got {given}: a model with several inputs is measured "
-            "through a module that takes them as one tensor"
+            f"a batch must be a pair (x, y), got {_in_words(item)}: a model with several inputs is "
+            "measured through a module that takes them as one tensor"
         )
     try:
         x, y = (torch.as_tensor(part) for part in item)

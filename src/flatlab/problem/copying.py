@@ -74,7 +74,10 @@ def require_numbers(model: nn.Module, params: Mapping[str, nn.Parameter]) -> Non
     """Raise unless the parameters are finite, and the selected ones real and of one dtype."""
     for name, p in model.named_parameters():
         if not bool(torch.isfinite(p).all()):
-            raise UserError(f"the parameter {name} holds NaN or infinity: nothing to measure")
+            raise UserError(
+                f"the parameter {name} holds NaN or infinity: there is nothing to measure. Take "
+                "weights from before training diverged"
+            )
     for name, p in params.items():
         if p.is_complex():
             raise UserError(

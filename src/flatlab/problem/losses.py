@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from typing import Any
 
@@ -9,6 +10,9 @@ from torch import Tensor, nn
 
 from ..errors import UserError, unknown
 from ..losses import LOSSES, Loss, as_loss
+
+# What torch raises where tensors do not fit; its words say enough.
+TORCHS = (RuntimeError, ValueError, IndexError, TypeError, AssertionError, UserWarning)
 
 
 def loss_of(loss: Any) -> tuple[Any, str]:
@@ -36,8 +40,8 @@ def evaluate(loss: Any, name: str, outputs: Tensor, y: Tensor) -> Tensor:
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # mse_loss warns when shapes broadcast
             value: Any = loss(outputs, y)
-    except (RuntimeError, ValueError, IndexError, TypeError, UserWarning) as error:
-        raise UserError(f"the loss {name} failed on {given}: {first_line(error)}") from None
+    except Exception as error:
+        raise UserError(f"the loss {name} failed on {given}: {first_line(error)}") from error
     if not isinstance(value, Tensor):
         raise UserError(
             f"the loss {name} returned {type(value).__name__}, it must return a torch scalar, the "
@@ -52,5 +56,9 @@ def evaluate(loss: Any, name: str, outputs: Tensor, y: Tensor) -> Tensor:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error says in one line."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    """Return what an error says in one line; one that torch does not raise, with its place."""
+    text = str(error).strip().partition("\n")[0] or type(error).__name__
+    if isinstance(error, TORCHS) or error.__traceback__ is None:
+        return text
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {text} (in {last.filename}, line {last.lineno})"

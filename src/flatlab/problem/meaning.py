@@ -53,7 +53,8 @@ def require_labels(loss: Any, outputs: Sequence[Tensor], labels: Sequence[Tensor
         low, high = int(y.min()), int(y.max())
         if not 0 <= low <= high < f.shape[1]:
             raise UserError(
-                f"labels lie between {low} and {high}, the model has outputs 0 to {f.shape[1] - 1}"
+                f"labels lie between {low} and {high}, the model has outputs 0 to "
+                f"{f.shape[1] - 1}: number the classes from 0, or give the model more outputs"
             )
     weight = getattr(loss, "weight", None)
     if weight is not None:
@@ -81,7 +82,10 @@ def require_finite(loss: Any, name: str, outputs: Sequence[Tensor], batches: Seq
                         size = float(f[i].abs().max())
                         where = f"example {start + i} (largest output in size: {size:g})"
                         break
-            raise UserError(f"the loss is {float(value)} on {where}: nothing to measure")
+            raise UserError(
+                f"the loss is {float(value)} on {where}: there is nothing to measure. Look at the "
+                "model's buffers and at this example, or take weights from before it diverged"
+            )
         start += len(f)
 
 

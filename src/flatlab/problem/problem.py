@@ -128,7 +128,7 @@ class Problem:
             raise UserError(
                 f"the model is not deterministic: two passes over one batch gave the losses "
                 f"{float(value):.6g} and {float(again):.6g}. Switch dropout and random "
-                "augmentation off, or measure in mode='eval'"
+                f"augmentation off{', or measure in eval mode' if self.mode != 'eval' else ''}"
             )
         require_mean(self.loss, self.loss_name, self.outputs, self.batches)
         self._flat_loss, self._flat_model = not slope, not twice.requires_grad
@@ -149,7 +149,7 @@ class Problem:
     def _outputs(self, x: Tensor) -> Tensor:
         try:
             outputs: Any = self.model(x)
-        except (RuntimeError, ValueError, IndexError, TypeError, AssertionError) as error:
+        except Exception as error:  # the model is the user's own code
             text = first_line(error)
             if "more than 1 value per channel" in text:
                 text = (
@@ -158,7 +158,7 @@ class Problem:
                 )
             raise UserError(
                 f"the model failed on a batch of shape {tuple(x.shape)} and {x.dtype}: {text}"
-            ) from None
+            ) from error
         if not isinstance(outputs, Tensor):
             raise UserError(
                 f"the model returned {type(outputs).__name__}, it must return one tensor: wrap it"

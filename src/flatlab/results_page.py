@@ -39,17 +39,17 @@ given where the sizes are the paper's own.
 """
 
 
-def page(found: Mapping[str, Any], name: str, folder: Path) -> str:
+def page(found: Mapping[str, Any], path: Path, folder: Path) -> str:
     """Return the page as Markdown.
 
     Args:
         found: The document of verdicts.json.
-        name: The page's name without its ending.
+        path: Where the page will be.
         folder: Where the document was read, for the command on the page.
     """
-    experiments = found["experiments"]
+    experiments, name = found["experiments"], path.stem
     titles = list(dict.fromkeys(part["source"] for part in experiments))
-    command = f"python -m flatlab.results_page {folder.as_posix()} docs/results/{name}.md"
+    command = f"python -m flatlab.results_page {folder.as_posix()} {path.as_posix()}"
     header = HEADER.format(
         title=f"Results: {', '.join(titles) or found['source']}",
         summary=summary(found),
@@ -150,7 +150,7 @@ def make(folder: Path, path: Path) -> list[Path]:
         for picture in part["pictures"]:
             image = path.parent / IMAGES / _image(name, picture)
             files[image] = compact(_content(folder / picture))
-    files[path] = page(found, name, folder).encode()
+    files[path] = page(found, path, folder).encode()
     for target, content in files.items():
         write_atomically(target, content)
     return list(files)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .contract import Experiment, Planned
 from .seeds import with_seeds
 
-# Wen, Li & Ma, Appendix A: "The training time for each experiment is around 12 hours per 1e5
+# Wen, Li & Ma, Appendix B.1: "The training time for each experiment is around 12 hours per 1e5
 # epochs", on GPUs ("8 NVIDIA 2080 GPUs", of which each experiment is taken to have had one).
 HOURS_PER_EPOCH = {"wen2023": 12 / 100_000}
 

@@ -12,7 +12,8 @@ What is chosen:
 - xor at the paper's sizes. Every arm has the same number of gradients of single examples, 2 E n: E
   epochs where a step has two gradients (SAM), 2 E where it has one (SGD). m-SAM takes the gradient
   and the ascent over m examples, so that it makes n/m steps an epoch with the same learning rate:
-  few for large m, and that is part of the comparison. Learning rate 0.01 and radius 0.05 are those
+  few for large m, and that is part of the comparison: an arm that fails to reach the floor may
+  still be on its way when its gradients are used up. Learning rate 0.01 and radius 0.05 are those
   of the paper's rows 1b and 4b, weight decay 0.05 that of 1a and 4a.
 - Label noise ±0.5 is ρ/√lr: to leading order its regulariser, (lr σ²/2) Tr ∇²L, is then that of
   1-SAM, (ρ²/2) Tr ∇²L. Noise keeps the training loss at some 0.03; the trace is read there.

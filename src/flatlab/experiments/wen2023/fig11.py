@@ -13,7 +13,7 @@ What the paper leaves unsaid, and what is done here:
 - The caption says gradient descent, but row 11a has batch size 1, as 11b has: it is SGD with weight
   decay, and is run so.
 - `lab` shortens 11a to 1,000 and 11b to 3,000 epochs. 1-SAM's trace still falls slowly then, so
-  that only `paper` (with two seeds or more) can say that it does not reach the floor.
+  that only `paper` can say that it does not reach the floor.
 """
 
 from __future__ import annotations

@@ -14,9 +14,6 @@ from flatlab.experiments import CATALOGUE
 from flatlab.report.compact import LIMIT
 from flatlab.store import run_directories
 
-# One worker runs them all, so that everything is reproduced once.
-pytestmark = pytest.mark.xdist_group("reproduce")
-
 SOURCES = sorted({id.partition("/")[0] for id in CATALOGUE})
 
 

@@ -298,7 +298,6 @@ def quick():
     return sensitivity.analyse(QUICK, "quick", runs)
 
 
-@pytest.mark.xdist_group("sensitivity")
 def test_quick_assesses_nothing_and_shows_everything(quick):
     assert set(words(quick).values()) == {"not assessed"}
     rows = quick.tables["sensitivity"]
@@ -309,7 +308,6 @@ def test_quick_assesses_nothing_and_shows_everything(quick):
     assert len(rows) == len(TRIED) + len(SCENARIOS) + 4 * 5  # three test sets and two thresholds
 
 
-@pytest.mark.xdist_group("sensitivity")
 def test_quick_draws_a_picture_for_each_network(quick):
     assert [plot.name for plot in quick.plots] == [f"sensitivity-{key}" for key in SCENARIOS]
     for plot in quick.plots:

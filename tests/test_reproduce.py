@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -100,7 +101,7 @@ def test_again_trains_nothing_and_prints_the_table(quick):
 def page(quick):
     subprocess.run(
         [sys.executable, "-m", "flatlab.results_page", str(folder_of(quick, "wen2023")),
-         str(quick / "page" / "made.md")],
+         str(quick / "page" / "made.md"), str(folder_of(quick, "wen2023"))],
         check=True, env=environment(), timeout=120,
     )  # fmt: skip
     return quick / "page"
@@ -110,6 +111,18 @@ def test_the_page_has_every_verdict_and_links_to_files_that_are_there(quick, pag
     text = (page / "made.md").read_text()
     document = json.loads((folder_of(quick, "wen2023") / "verdicts.json").read_text())
     assert all(f"| `{row['claim']}` |" in text for row in document["verdicts"])
+    folder = folder_of(quick, "wen2023")
+    assert f"python -m flatlab.results_page {folder} {page / 'made.md'} {folder}\n" in text
+    # Each verdict stands beside the picture of its figure, and the tables of Figure 2b below it.
+    for part in document["experiments"]:
+        section = text.partition(f"### {part['figure']}: ")[2].partition("\n### ")[0]
+        rows = [row for row in document["verdicts"] if row["experiment"] == part["id"]]
+        assert rows and all(f": {row['statement']}: " in section for row in rows)
+        assert all(Path(picture).name in section for picture in part["pictures"])
+    assert "Table `fig2b-columns`:" in text and "| paper | 42.47 | 42.48 | 5.65 |" in text
+    # Compared with itself it agrees in every claim.
+    count = len(document["verdicts"])
+    assert f"Of {count} claims that the presets quick and quick both have, {count} have" in text
     links = [part.partition(")")[0] for part in text.split("](")[1:]]
     assert len(links) == 1 + sum(len(part["pictures"]) for part in document["experiments"])
     assert all((page / link).is_file() for link in links)

@@ -168,6 +168,12 @@ def test_runs_that_experiments_share_are_trained_once_and_reused_later(source, t
     assert later["verdicts"] == found["verdicts"]
     assert later["training_seconds"] == found["training_seconds"]
     assert all(share.wall_seconds == 0 for share in again.shares)
+    # The page can be drawn again without losing how long it took.
+    walls = [(part["id"], part["wall_seconds"]) for part in found["experiments"]]
+    assert [(part["id"], part["wall_seconds"]) for part in later["experiments"]] == walls
+    assert all(seconds > 0 for _, seconds in walls)
+    assert later["wall_seconds"] == found["wall_seconds"]
+    assert later["epochs"] == found["epochs"] == 18
 
 
 def test_an_experiment_without_the_preset_is_skipped_and_named(source, tmp_path):
@@ -198,7 +204,7 @@ def test_the_files_agree_with_each_other_and_with_the_runs(source, tmp_path):
         assert (row["experiment"], row["preset"]) == (verdict["experiment"], "lab")
     page = (folder / "verdicts.md").read_text()
     table = [line for line in page.splitlines() if line.startswith("| made.")]
-    assert len(table) == 2 and all(line.count(" | ") == 9 for line in table)
+    assert len(table) == 2 and all(line.count(" | ") == 10 for line in table)
     assert "the loss \\| is small" in page and "4 runs of 2 seeds" in page
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {run["name"] for run in manifest["runs"]} == {slot.name for slot in made.slots.values()}

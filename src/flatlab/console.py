@@ -155,7 +155,7 @@ def print_reproduction(found: Mapping[str, Any]) -> None:
         print_line(f"left out, {part['experiment']}{seeds}: {part['reason']}")
     print_line(
         f"{summary(found)} {found['training_seconds']:.0f} s of training, "
-        f"{found['wall_seconds']:.0f} s now."
+        f"{found['wall_seconds']:.0f} s of wall-clock."
     )
 
 

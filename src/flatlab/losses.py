@@ -45,6 +45,18 @@ class Loss:
     smoothing: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
     cutoff: Annotated[float, Field(gt=0)] = 1.0
 
+    @property
+    def least(self) -> float:
+        """The least value on a label ±1; for the logistic loss the entropy of the smoothed label.
+
+        >>> round(Loss("logistic", smoothing=0.2).least, 4)
+        0.5004
+        """
+        p = self.smoothing
+        if self.name != "logistic" or p == 0:
+            return 0.0
+        return float(-p * np.log(p) - (1 - p) * np.log(1 - p))
+
     def values(self, f: Array, y: Array) -> tuple[Array, Array, Array]:
         """Return ℓ, ℓ', ℓ'' elementwise.
 

@@ -2,6 +2,7 @@
 
     python -m flatlab.results_page results/reproduce-SOURCE-lab docs/results/SOURCE.md
 
+A third argument, the folder of a reproduction in another preset, puts its verdicts beside these.
 Everything on it is read from the files that `flatlab reproduce` wrote. Pictures are copied, made
 compact, to `images` beside the page, and the manifest to SOURCE-manifest.json.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,12 +22,13 @@ from .report import compact, markdown
 from .report.reproduction import SECONDS, cells, findings, made_with, summary
 
 IMAGES = "images"
+MOST_ROWS = 24  # of a table of an experiment's own; longer ones stay in verdicts.json
 HEADER = """# {title}
 
 {summary}
 
-Every number on this page was measured by `flatlab reproduce {source} --preset {preset}`, and the
-page was made from its files by
+Every number on this page was measured by `flatlab reproduce {source} --preset {preset}`{wall}, and
+the page was made from its files by
 
     {command}
 
@@ -33,77 +36,138 @@ The runs behind it, with the digest of each configuration and the checksum of ea
 are listed in [{manifest}]({manifest}).
 """
 HOURS = """The paper's hours are its own statement, around {hours:g} hours per 100,000 epochs with
-GPUs, times the epochs of the preset `paper` for one seed. *Ratio* is what as many epochs as were
-run here would have taken at that rate, over the training seconds here, each run on one core. It is
-given where the sizes are the paper's own.
+GPUs, times the epochs of its own runs for one seed; runs that are ours are not counted. *Ratio* is
+what as many epochs as were run here would have taken at that rate, over the training seconds here,
+each run on one core. It is given where the sizes are the paper's own.
 """
 
 
-def page(found: Mapping[str, Any], path: Path, folder: Path) -> str:
+def page(
+    found: Mapping[str, Any],
+    path: Path,
+    folder: Path,
+    other: Mapping[str, Any] | None = None,
+    other_folder: Path | None = None,
+) -> str:
     """Return the page as Markdown.
 
     Args:
         found: The document of verdicts.json.
         path: Where the page will be.
         folder: Where the document was read, for the command on the page.
+        other: The document of another preset, whose verdicts are to stand beside these.
+        other_folder: Where that was read.
     """
     experiments, name = found["experiments"], path.stem
     titles = list(dict.fromkeys(part["source"] for part in experiments))
-    command = f"python -m flatlab.results_page {folder.as_posix()} {path.as_posix()}"
+    places = [folder, path, *([other_folder] if other_folder else [])]
+    wall = f" in {found['wall_seconds']:,.0f} s with {found['jobs']} runs at a time"
     header = HEADER.format(
         title=f"Results: {', '.join(titles) or found['source']}",
         summary=summary(found),
         source=found["source"],
         preset=found["preset"],
-        command=command,
+        wall=wall if found["wall_seconds"] and found["runs"] else "",
+        command=" ".join(["python -m flatlab.results_page", *(p.as_posix() for p in places)]),
         manifest=f"{name}-manifest.json",
     )
-    parts = [header, "## Verdicts\n", markdown(cells(_verdicts(found)))]
+    parts = [header, "## Verdicts\n"]
+    parts += [agreement(found, other) + "\n"] if other else []
+    parts.append(markdown(cells(_verdicts(found, other))))
     failing = [row for row in found["verdicts"] if row["verdict"] == "fails"]
     if failing:
-        parts.append("\n## What fails\n")
-        parts += [
-            f"- `{row['claim']}` ({row['experiment']}): {row['statement']}. The paper: "
-            f"{row['paper']}; measured {_interval(row)}: {row['reason']}."
-            for row in failing
-        ]
+        parts += ["\n## What fails, and why\n", *(_failure(row) for row in failing)]
     if found["left_out"]:
         parts += ["\n## Left out\n"]
         parts += [f"- {part['experiment']}: {part['reason']}." for part in found["left_out"]]
-    sentences = findings(experiments)
-    if sentences:
-        parts += ["\n## Findings\n", sentences]
+    parts += ["\n## Figures\n", *(_figure(part, found, name) for part in experiments)]
     rate = max((part["paper_hours_per_epoch"] or 0.0 for part in experiments), default=0.0)
-    parts += ["\n## Seconds\n", SECONDS]
+    parts += ["## Seconds\n", SECONDS]
     if rate:
         parts.append(HOURS.format(hours=100_000 * rate))
     alike = found["preset"] != "quick"
-    parts.append(markdown([_times(part, rate > 0, alike) for part in experiments]))
-    parts.append(f"\n{made_with(found)}\n\n## Pictures\n")
-    for part in experiments:
-        if part["pictures"]:
-            parts.append(f"### {part['figure']}: {part['claim']}\n")
-            parts += [
-                f"![{part['figure']}: {Path(picture).stem}]({IMAGES}/{_image(name, picture)})\n"
-                for picture in part["pictures"]
-            ]
+    whole = {**found, "id": "all", "seeds": None, "paper_hours_per_epoch": rate}
+    parts.append(markdown([_times(part, rate > 0, alike) for part in (*experiments, whole)]))
+    parts.append(f"\n{made_with(found)}")
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _verdicts(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+def agreement(found: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Say in how many claims two presets agree, and name those in which they do not.
+
+    >>> rows = [{"claim": c, "verdict": v} for c, v in (("a", "holds"), ("b", "fails"))]
+    >>> print(agreement({"preset": "lab", "verdicts": rows}, {"preset": "paper", "verdicts": rows}))
+    Of 2 claims that the presets lab and paper both have, 2 have the same verdict, 0 are decided by
+    one of them alone, and 0 are decided differently.
+    """
+    theirs = {row["claim"]: row["verdict"] for row in other["verdicts"]}
+    pairs = {
+        row["claim"]: {row["verdict"], theirs[row["claim"]]}
+        for row in found["verdicts"]
+        if row["claim"] in theirs
+    }
+    opposed = [f"`{claim}`" for claim, words in pairs.items() if words == {"holds", "fails"}]
+    same = sum(len(words) == 1 for words in pairs.values())
+    text = (
+        f"Of {len(pairs)} claims that the presets {found['preset']} and {other['preset']} both "
+        f"have, {same} have the same verdict, {len(pairs) - same - len(opposed)} are decided by one"
+        f" of them alone, and {len(opposed)} are decided differently"
+    )
+    return textwrap.fill(f"{text}{': ' if opposed else ''}{', '.join(opposed)}.", 100)
+
+
+def _verdicts(
+    found: Mapping[str, Any], other: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
     """Return the verdicts in columns that a page has room for."""
-    return [
-        {
+    theirs = {row["claim"]: row for row in other["verdicts"]} if other else {}
+    rows = []
+    for row in found["verdicts"]:
+        cells = {
             "claim": f"`{row['claim']}`",
-            "statement": row["statement"],
             "paper": str(row["paper"]),
             "measured": _interval(row),
-            "verdict": f"**{row['verdict']}**" if row["verdict"] == "fails" else row["verdict"],
-            "reason": row["reason"],
-            "experiment": row["experiment"].partition("/")[2],
+            "verdict": _word(row),
         }
-        for row in found["verdicts"]
+        if other:
+            beside = theirs.get(row["claim"])
+            said = f"{_word(beside)}: {_interval(beside)}" if beside else "–"
+            cells[f"preset {other['preset']}"] = said
+        rows.append(cells)
+    return rows
+
+
+def _word(row: Mapping[str, Any]) -> str:
+    return f"**{row['verdict']}**" if row["verdict"] == "fails" else str(row["verdict"])
+
+
+def _failure(row: Mapping[str, Any]) -> str:
+    because = f" What happened: {row['because']}." if row["because"] else ""
+    return (
+        f"- `{row['claim']}`: {row['statement']}. The paper: {row['paper']}; measured "
+        f"{_interval(row)}: {row['reason']}.{because}"
+    )
+
+
+def _figure(part: Mapping[str, Any], found: Mapping[str, Any], name: str) -> str:
+    """Return the section of one experiment: claim, pictures, verdicts, finding, tables."""
+    lines = [f"### {part['figure']}: {part['claim']}\n"]
+    lines += [
+        f"![{part['figure']}: {Path(picture).stem}]({IMAGES}/{_image(name, picture)})\n"
+        for picture in part["pictures"]
     ]
+    lines += [
+        f"- {_word(row)}: {row['statement']}: {_interval(row)} (paper: {row['paper']}); "
+        f"{row['reason']}."
+        for row in found["verdicts"]
+        if row["experiment"] == part["id"]
+    ]
+    sentences = findings([part])
+    lines += [f"\n{sentences}"] if sentences else []
+    for title, rows in part["tables"].items():
+        if 0 < len(rows) <= MOST_ROWS:
+            lines += [f"\nTable `{title}`:\n", markdown(cells(rows))]
+    return "\n".join(lines) + "\n"
 
 
 def _interval(row: Mapping[str, Any]) -> str:
@@ -135,8 +199,13 @@ def _image(name: str, picture: str) -> str:
     return f"{name}-{Path(picture).name}"
 
 
-def make(folder: Path, path: Path) -> list[Path]:
+def make(folder: Path, path: Path, other: Path | None = None) -> list[Path]:
     """Write the page, its pictures and its manifest; return the files, the page last.
+
+    Args:
+        folder: That of a reproduction.
+        path: The page.
+        other: The folder of a reproduction in another preset, to compare with.
 
     Raises:
         UserError: The folder is not that of a reproduction.
@@ -150,7 +219,8 @@ def make(folder: Path, path: Path) -> list[Path]:
         for picture in part["pictures"]:
             image = path.parent / IMAGES / _image(name, picture)
             files[image] = compact(_content(folder / picture))
-    files[path] = page(found, path, folder).encode()
+    beside = _document(other, "verdicts.json") if other else None
+    files[path] = page(found, path, folder, beside, other).encode()
     for target, content in files.items():
         write_atomically(target, content)
     return list(files)
@@ -175,8 +245,11 @@ def _content(path: Path) -> bytes:
 
 if __name__ == "__main__":
     try:
-        if len(sys.argv) != 3:
-            raise UserError("give two arguments: the folder of a reproduction and the page")
-        make(Path(sys.argv[1]), Path(sys.argv[2]))
+        if len(sys.argv) not in (3, 4):
+            raise UserError(
+                "give two arguments, the folder of a reproduction and the page, or a third, the "
+                "folder of a reproduction to compare with"
+            )
+        make(*map(Path, sys.argv[1:]))
     except FlatlabError as error:
         sys.exit(f"results: {error}")

@@ -204,6 +204,33 @@ def test_a_diverged_algorithm_is_not_judged_and_is_named():
     assert found.notes == (f"{name} diverged in epoch 7; it stands with its last finite state",)
 
 
+def still_falling(runs, arm, half=60.0, end=40.0):
+    """Change an arm's runs so that the trace falls from `half` to `end` in the second half."""
+    for name, run in runs.items():
+        if name.startswith(f"algorithms-{arm}-seed"):
+            epochs, rows = run.config.epochs, run.columns
+            columns = {k: np.array([v[0], v[0], v[-1]]) for k, v in rows.items()}
+            columns["epoch"] = np.array([0, epochs // 2, epochs])
+            columns["trace_ggn"] = np.array([200.0, half, end])
+            runs[name] = dataclasses.replace(run, columns=columns)
+    return runs
+
+
+@pytest.mark.parametrize("end, word", [(40.0, "not assessed"), (55.0, "fails")])
+def test_an_algorithm_still_on_its_way_is_not_judged_and_is_named(end, word):
+    lab = LAB[algorithms]
+    runs = still_falling(made_up(algorithms, lab), "bias-sam5", end=end)
+    found = algorithms.EXPERIMENT.analyse(lab, "lab", runs)
+    verdicts = {v.claim.removeprefix("beyond.algorithms.sam5."): v for v in found.verdicts}
+    assert verdicts["floor"].word == word
+    assert verdicts["no_bias_generalises"].word == "holds"
+    if word == "not assessed":
+        assert verdicts["bias_generalises"].word == word
+        assert "the trace went from 60.0 to 40.0" in verdicts["floor"].reason
+        assert "Still on their way and left out: 5-SAM (bias)." in found.finding
+        assert " 5-SAM" not in found.finding.partition("Still")[0].partition("Without bias")[0]
+
+
 def test_the_finding_names_who_does_both():
     lab = LAB[algorithms]
     made = {f"bias-{key}": {"ratio": 3.0, "test_error": 0.4} for key in algorithms.LABELS}
@@ -244,6 +271,20 @@ def test_every_remedy_is_one_change():
 )
 def test_a_rescue_needs_both(values, word):
     assert judged(rescue, input_noise_large=values)["input_noise_large"].word == word
+
+
+def test_a_remedy_can_succeed_and_not_last():
+    lab = LAB[rescue]
+    made = made_up(rescue, lab, bias_lr_small_long={"test_error": 0.3})
+    found = rescue.EXPERIMENT.analyse(lab, "lab", made)
+    words = {v.claim.removeprefix("beyond.rescue."): v.word for v in found.verdicts}
+    assert (words["bias_lr_small"], words["bias_lr_small_long"]) == ("holds", "fails")
+    assert words["decay_small_long"] == "holds"
+    said = found.finding.partition("still in every seed: ")[2]
+    assert said.startswith("weight decay 0.1 on the bias, weight decay 0.001 on all and")
+    assert "bias learns ten times slower 0.300" in said
+    long = rescue.schedule("bias_lr_small", lab, long=True)
+    assert [p.epochs for p in long] == [80_000, 160_000] and long[0].bias_lr == 0.001
 
 
 def test_early_stopping_takes_the_last_of_the_best_epochs():

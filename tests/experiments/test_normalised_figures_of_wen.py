@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from flatlab.experiments import CATALOGUE
+from flatlab.experiments.hours import paper_epochs
 from flatlab.experiments.running import run_experiment
-from flatlab.experiments.wen2023 import fig2, fig6, fig10
+from flatlab.experiments.wen2023 import _figure2b, fig2, fig6, fig10
 from flatlab.experiments.wen2023.panels.evidence import collect
 from flatlab.experiments.wen2023.panels.pictures import reference
 from flatlab.losses import Loss
@@ -27,7 +28,7 @@ TABLE_2 = {
     "10a": [(0.1, 0.2, 40_000)],
     "10b": [(1, 0.5, 1_000), (1, 1, 100_000)],
 }
-PAPERS_OWN = [(m, part) for m in MODULES for part in m.FIGURE.parts if part.key != "usam"]
+PAPERS_OWN = [(m, part) for m in MODULES for part in m.FIGURE.parts if not part.ours]
 
 
 @pytest.mark.parametrize("module, part", PAPERS_OWN, ids=lambda x: getattr(x, "panel", ""))
@@ -47,10 +48,22 @@ def test_our_other_ascent_has_the_papers_rows_but_for_their_epochs():
     assert {p.algorithm for p in schedule} == {"usam"}
 
 
+def test_our_halved_radius_changes_the_second_row_alone_and_is_not_counted_as_the_papers():
+    schedule = fig2.FIGURE.parts[2].schedule(fig2.PRESETS["paper"])
+    assert [(p.lr, p.rho, p.algorithm) for p in schedule] == [
+        (0.005, 0.1, "sam"),
+        (0.003, 0.5, "sam"),
+    ]
+    assert paper_epochs(fig2.EXPERIMENT) == 200_000
+    # Table 2 adds up to 2,447,500; Table 1 repeats rows 1a, 1b, 2a, 4a, 4b and 6b.
+    wen = [e for id, e in CATALOGUE.items() if id.startswith("wen2023/")]
+    assert paper_epochs(*wen) == 2_447_500
+
+
 @pytest.mark.parametrize("preset", ["quick", "lab", "paper"])
 @FIGURES
 def test_networks_data_and_loss_are_the_papers(module, preset):
-    networks = {"sam": "batch", "usam": "batch", "batch": "batch"}
+    networks = dict.fromkeys(("sam", "usam", "half", "batch"), "batch")
     for p in module.EXPERIMENT.plan(module.PRESETS[preset]):
         key, arch = p.name.split("-")[1], p.config.arch
         assert (arch.bias, arch.norm) == (True, networks.get(key, "layer"))
@@ -135,8 +148,8 @@ AS_IN_THE_PAPER = {
         "held": {"trace_ggn": 2.02, "W1": 0.76},
     },
     fig10: {
-        "batch": {"train_loss": 0.6, "trace_ggn": 1.0},
-        "layer": {"train_loss": 0.6, "trace_ggn": 0.16},
+        "batch": {"train_loss": 0.5005, "trace_ggn": 1.0},
+        "layer": {"train_loss": 0.5005, "trace_ggn": 0.16},
     },
 }
 
@@ -180,6 +193,9 @@ WIDE["W1"][100:, 20] = 1.0
         (fig2, "usam_second.interpolates", {"usam": {"train_loss": (0.0, 1.0)}}, "fails"),
         (fig2, "first.generalises", {"sam": {"test_error": (0.3, 0.0)}}, "fails"),
         (fig2, "second.generalises", {"sam": {"test_error": (0.0, 0.3)}}, "fails"),
+        (fig2, "second.generalises", {"sam": {"train_loss": (1e-4, 1.0)}}, "fails"),
+        (fig2, "second.columns", {"sam": {"train_loss": (1e-4, 1.0)}}, "fails"),
+        (fig2, "first.columns", {"sam": {"train_loss": (1e-4, 1.0)}}, "holds"),
         (fig2, "usam_second.generalises", {"usam": {"test_error": (0.0, 0.3)}}, "fails"),
         (fig2, "first.patterns", {"sam": {"params": (FLIPPED, TILTED)}}, "fails"),
         (fig2, "second.patterns", {"sam": {"params": (FLIPPED, TILTED)}}, "holds"),
@@ -200,6 +216,7 @@ WIDE["W1"][100:, 20] = 1.0
         (fig6, "norm_grows", {"free": {"W1": 0.9}}, "fails"),
         (fig10, "batch_generalises", {"batch": {"test_error": 0.2}}, "fails"),
         (fig10, "layer_generalises", {"layer": {"test_error": 0.2}}, "fails"),
+        (fig10, "layer_generalises", {"layer": {"train_loss": 0.6}}, "fails"),
         (fig10, "layer_generalises_nearly_perfectly", {"layer": {"test_error": 0.05}}, "fails"),
         (fig10, "layer_reaches_bound", {"layer": {"trace_ggn": 0.25}}, "fails"),
     ],
@@ -218,10 +235,9 @@ def test_the_interval_over_seeds_decides():
 def test_what_1_sam_does_not_reach_in_lab_is_left_to_paper():
     changes = {key: {"trace_ggn": 12.0, "params": TILTED} for key in ("sam", "usam")}
     found = verdicts(fig2, fig2.PRESETS["lab"], "lab", changes)
-    for stage in ("first", "second"):
-        for claim in ("features", "reaches_infimum"):
-            verdict = found[f"{stage}.{claim}"]
-            assert verdict.word == "not assessed" and "preset paper" in verdict.reason
+    for claim in ("features", "reaches_infimum"):
+        verdict = found[f"first.{claim}"]
+        assert verdict.word == "not assessed" and "preset paper" in verdict.reason
     # The other ascent stands still once it interpolates: lab is long enough.
     assert found["usam_first.features"].word == "fails"
     assert found["usam_first.reaches_infimum"].word == "fails"
@@ -266,36 +282,51 @@ def test_a_second_phase_that_diverges_leaves_the_first_to_be_judged():
     assert "both phases: it diverges in some runs" in findings.finding
 
 
+def test_a_network_that_leaves_the_minimum_fails_in_lab_too_and_tells_when():
+    found = verdicts(fig2, fig2.PRESETS["lab"], "lab", {"sam": {"train_loss": (1e-4, 0.99)}})
+    assert {v.word for c, v in found.items() if c.startswith("second.")} == {"fails"}
+    assert {v.word for c, v in found.items() if c.startswith("first.")} == {"holds"}
+    said = found["second.columns"]
+    assert "not at a minimum" in said.reason
+    assert "at the latest 100 epochs into the second, and is 0.990" in said.because
+
+
+def test_the_share_of_four_neurons_counts_their_output_weights():
+    params = weights((500, 30))
+    params["gamma"], params["W2"] = np.ones(500), np.ones(500)
+    assert _figure2b.carried_by_four(params) == pytest.approx(4 / 500, rel=1e-12)
+
+
 # Reading weights
 
 
 def test_the_xor_network_itself_has_the_four_features():
     data = fig2.FIGURE.data_of(0, fig2.PRESETS["quick"])
     params = xor_batch_norm(data, scale=10.0).params
-    assert fig2.patterns(params) == 4
-    assert fig2.misalignment(params) < 1e-7  # √ of a rounding of 1e-16
-    assert fig2.other_columns(params) == 0
+    assert _figure2b.patterns(params) == 4
+    assert _figure2b.misalignment(params) < 1e-7  # √ of a rounding of 1e-16
+    assert _figure2b.other_columns(params) == 0
 
 
 def test_misalignment_is_the_sine_of_the_largest_angle():
     params = weights((50, 30), rest=1.0)  # the smallest, (−6, 6), is turned most
-    assert fig2.misalignment(params) == pytest.approx(1 / np.sqrt(73), rel=1e-12)
-    assert fig2.misalignment(UNEQUAL) == pytest.approx(2 / np.sqrt(2) / np.sqrt(52), rel=1e-12)
+    assert _figure2b.misalignment(params) == pytest.approx(1 / np.sqrt(73), rel=1e-12)
+    assert _figure2b.misalignment(UNEQUAL) == pytest.approx(2 / np.sqrt(2) / np.sqrt(52), rel=1e-12)
 
 
 def test_columns_are_the_first_two_and_the_largest_other():
     W1 = np.zeros((5, 4))
     W1[0], W1[1] = [3, 0, 1, 2], [4, 1, 0, 0]
-    assert fig2.columns({"W1": W1}) == (5.0, 1.0, 2.0)
-    assert fig2.other_columns({"W1": W1}) == 2.0
+    assert _figure2b.columns({"W1": W1}) == (5.0, 1.0, 2.0)
+    assert _figure2b.other_columns({"W1": W1}) == 2.0
 
 
 def test_the_printed_weights_make_the_papers_claims_hold():
     rows = np.zeros((4, 30))
-    rows[:, :3] = fig2.PRINTED
-    assert fig2.patterns({"W1": rows}) == 4
-    assert fig2.misalignment({"W1": rows}) < fig2.ALIGNED
-    assert fig2.PRINTED_COLUMNS[2] / fig2.PRINTED_COLUMNS[0] < fig2.LARGER
+    rows[:, :3] = _figure2b.PRINTED
+    assert _figure2b.patterns({"W1": rows}) == 4
+    assert _figure2b.misalignment({"W1": rows}) < fig2.ALIGNED
+    assert _figure2b.PRINTED_COLUMNS[2] / _figure2b.PRINTED_COLUMNS[0] < fig2.LARGER
 
 
 def test_the_first_layers_growth_is_from_the_networks_own_start():
@@ -318,21 +349,21 @@ def test_figure_2b_stands_beside_the_papers():
     runs = made_up(fig2, lab, sam={"params": (weights((500, 30)), TILTED)})
     tables = fig2.EXPERIMENT.analyse(lab, "lab", runs).tables
     rows = [(row["w1"], row["w2"], row["rest"]) for row in tables["fig2b"]]
-    assert rows[:4] == list(fig2.PRINTED)
+    assert rows[:4] == list(_figure2b.PRINTED)
     assert rows[4:8] == [(9, -9, 0), (-8, -8, 0), (7, 7, 0), (-6, 6, 0)]
     assert [rest for _, _, rest in rows[8:12]] == [2.0] * 4
-    assert len(rows) == 20 and tables["fig2b-columns"][0]["largest_other"] == 5.65
+    assert len(rows) == 24 and tables["fig2b-columns"][0]["largest_other"] == 5.65
     ends = [(row["part"], row["epoch"]) for row in tables["fig2"]]
-    assert [epoch for _, epoch in ends] == [2_000, 2_100, 500, 600]
+    assert [epoch for _, epoch in ends] == [2_500, 2_600, 500, 600, 2_500, 5_000]
 
 
 def test_the_finding_says_which_ending_interpolates():
     lab = fig2.PRESETS["lab"]
     runs = made_up(fig2, lab, sam={"train_loss": (1e-4, 1.0)})
-    first, second, *usam = fig2.EXPERIMENT.analyse(lab, "lab", runs).finding.split("; ")
+    first, second, *ours = fig2.EXPERIMENT.analyse(lab, "lab", runs).finding.split("; ")
     assert "it interpolates (training loss 0.0001)" in first
     assert "it does not interpolate (training loss 1)" in second
-    assert len(usam) == 2 and all("it interpolates" in each for each in usam)
+    assert len(ours) == 3 and all("it interpolates" in each for each in ours)
     assert fig2.EXPERIMENT.analyse(lab, "lab", {}).finding == ""
 
 
@@ -353,7 +384,9 @@ def test_quick_runs(module, tmp_path):
     experiment = CATALOGUE[f"wen2023/fig{module.FIGURE.number}"]
     settings = dataclasses.replace(module.PRESETS["quick"], width=16)
     report = run_experiment(experiment, "quick", settings, tmp_path, workers=0)
-    assert [outcome.result["status"] for outcome in report.outcomes] == ["done"] * 4
+    assert [outcome.result["status"] for outcome in report.outcomes] == ["done"] * 2 * len(
+        module.FIGURE.parts
+    )
     rows = report.findings.tables[f"fig{module.FIGURE.number}"]
     assert all(row["seeds"] == 2 and row["trace_ggn"] > 0 for row in rows)
     assert all(v.measured is not None for v in report.findings.verdicts)

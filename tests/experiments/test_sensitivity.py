@@ -64,6 +64,8 @@ def test_an_arm_differs_from_its_base_in_one_thing(variation, key, settings):
     expected = CHANGED[variation.choice]
     if variation.choice == "loss" and key not in sensitivity.GD:
         expected = {"schedule.lr"}  # there is no weight decay to double
+    if variation.key == "spared":
+        expected = {"schedule.bias_weight_decay"}
     if variation.key == "gamma_one":
         expected = {*expected, "arch.width"}  # the paper's, where the base is narrower
         made = variation.change(base).arch

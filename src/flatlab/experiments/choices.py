@@ -19,7 +19,7 @@ from ..run import Run
 from .analysis import judge
 from .arms import CAPTION, Arm, said
 from .contract import Dot, Dots, Interval, Line, Plot, Verdict
-from .evidence import at
+from .evidence import falling
 from .judging import FRACTION, THRESHOLD
 
 BASE = "base"
@@ -138,8 +138,7 @@ class Case:
     @property
     def falling(self) -> bool:
         """Whether the mean test error fell by a tenth of itself in the second half of training."""
-        half = [at(run, run.config.epochs // 2, "test_error") for run in self.runs]
-        return bool(half) and float(np.mean(self.errors)) < 0.9 * float(np.mean(half))
+        return falling(self.runs, "test_error")
 
     def column(self, name: str) -> tuple[float, ...]:
         """Return a column's last values, none if a run diverged."""

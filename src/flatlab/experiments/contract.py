@@ -44,7 +44,8 @@ class Interval:
 class Verdict:
     """One claim and what came out.
 
-    `holds` is True, False, or None for "not assessed"; `reason` says why in one sentence.
+    `holds` is True, False, or None for "not assessed"; `reason` says by which rule. `because` says,
+    where the runs can tell, what happened in them; it is made from their numbers.
     """
 
     claim: str
@@ -55,6 +56,7 @@ class Verdict:
     high: float | None
     holds: bool | None
     reason: str
+    because: str = ""
 
     @property
     def word(self) -> str:
@@ -156,10 +158,14 @@ class Findings:
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """One run of an experiment: a name that is unique in it, and what to run."""
+    """One run of an experiment: a name that is unique in it, and what to run.
+
+    `ours` marks a run that the source does not have.
+    """
 
     name: str
     config: RunConfig
+    ours: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -101,6 +101,34 @@ def at(run: Run, epoch: int, column: str) -> float:
     return float(run.columns[column][nearest])
 
 
-def over_largest(run: Run, column: str) -> float:
-    """Return a column's last value over its largest in the run."""
-    return float(run.columns[column][-1] / run.columns[column].max())
+def falling(runs: Iterable[Run], column: str) -> bool:
+    """Return whether a column fell by a tenth of itself in the second half of training.
+
+    The column is a mean over seeds; without runs nothing falls.
+    """
+    pairs = [(at(run, run.config.epochs // 2, column), run.final[column]) for run in runs]
+    half, end = np.mean(pairs, axis=0) if pairs else (0.0, 0.0)
+    return bool(end < 0.9 * half)
+
+
+def course(runs: Iterable[Run], column: str) -> str:
+    """Say how a column went in some runs, in means over seeds: its least value and where it ends.
+
+    Of runs with fewer logged epochs than others only the shared ones count.
+    """
+    columns = [run.columns for run in runs]
+    rows = min(len(c["epoch"]) for c in columns)
+    values = np.mean([c[column][:rows] for c in columns], axis=0)
+    epochs = columns[0]["epoch"]
+    late = values[epochs[:rows] >= epochs[rows - 1] / 2]
+    least = int(values.argmin())
+    return (
+        f"was least at epoch {epochs[least]:,}, {values[least]:.3g}, moved between "
+        f"{late.min():.3g} and {late.max():.3g} in the second half of training and ended at "
+        f"{values[-1]:.3g}"
+    )
+
+
+def over_initial(run: Run, column: str) -> float:
+    """Return a column's last value over its value before the first step."""
+    return float(run.columns[column][-1] / run.columns[column][0])

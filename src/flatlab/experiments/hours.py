@@ -16,13 +16,17 @@ def hours_per_epoch(experiment: Experiment) -> float | None:
 
 
 def paper_runs(experiment: Experiment) -> list[Planned]:
-    """Return the runs of the preset `paper` for one seed, which is what the paper shows."""
+    """Return the runs of the preset `paper` for one seed, which is what the paper shows.
+
+    Runs that are ours are left out.
+    """
     if "paper" not in experiment.presets:
         return []
-    return experiment.plan(with_seeds(experiment.presets["paper"], 1))
+    planned = experiment.plan(with_seeds(experiment.presets["paper"], 1))
+    return [p for p in planned if not p.ours]
 
 
-def paper_epochs(experiment: Experiment) -> int:
+def paper_epochs(*experiments: Experiment) -> int:
     """Return the epochs of those runs, those of one configuration counted once."""
-    distinct = {p.config.digest(): p.config.epochs for p in paper_runs(experiment)}
-    return sum(distinct.values())
+    runs = (p for experiment in experiments for p in paper_runs(experiment))
+    return sum({p.config.digest(): p.config.epochs for p in runs}.values())

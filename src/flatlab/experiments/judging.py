@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +12,9 @@ from .analysis import Rule, judge
 from .contract import Interval, Verdict
 
 THRESHOLD = 0.1  # test error below which a network generalises
+# Training loss, above the least there can be, below which a network counts as a minimum. The zero
+# function's is 1, and 0.19 with the logistic loss of smoothing 0.2.
+INTERPOLATES = 0.01
 # Relative distance within which a trace "approximately reaches" its bound. SAM of a fixed radius
 # leaves the mean of y f at 0.97 to 1.00 in `table1`'s lab, and the bound is proportional to |f|.
 NEAR = 0.1
@@ -71,6 +75,27 @@ def near(
     """Judge "the ratio is 1, approximately": within 10 %."""
     rule: Rule = _near
     return judge(claim, statement, paper, ratios, rule, decisive=decisive, within=(0.0, np.inf))
+
+
+def on_minimum(
+    verdict: Verdict, losses: Sequence[float], *, decisive: bool, short: bool = False
+) -> Verdict:
+    """Return a verdict on a minimum: without one it fails, or is open if training was short.
+
+    Args:
+        verdict: What would be said of a minimum.
+        losses: The training loss of each seed above the least there can be.
+        decisive: Whether there is enough to decide at all.
+        short: Whether longer training might have reached one.
+    """
+    worst = max(losses, default=0.0)
+    if not decisive or worst < INTERPOLATES:
+        return verdict
+    where = "a seed is" if len(losses) > 1 else "it is"
+    reason = f"{where} not at a minimum: the training loss is {worst:.2g} above the least"
+    if short:
+        reason += ", and the epochs are below the paper's"
+    return dataclasses.replace(verdict, holds=None if short else False, reason=reason)
 
 
 def proportion(hits: int, total: int) -> Interval:

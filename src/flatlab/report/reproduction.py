@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import io
+import json
 import math
 import os
 import platform
@@ -12,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..experiments.contract import Experiment
 from ..experiments.hours import hours_per_epoch, paper_epochs
 from ..experiments.reproducing import Reproduction, Share
 from ..provenance import commit
-from ..run import versions
+from ..run import Run, versions
 from ..specs import to_dict
 from ..store import RunStore, write_atomically, write_json
 from .figures import save
@@ -23,7 +26,7 @@ from .tables import markdown
 
 COLUMNS = (
     *("claim", "statement", "paper", "measured", "low", "high"),
-    *("verdict", "reason", "experiment", "preset"),
+    *("verdict", "reason", "because", "experiment", "preset"),
 )
 PICTURES = "pictures"
 
@@ -36,6 +39,7 @@ def write(made: Reproduction) -> dict[str, Any]:
         if share.keys or share.findings.plots
     }
     found = document(made, pictures)
+    _remember_wall_clock(made, found)
     write_json(made.folder / "manifest.json", manifest(made, found))
     write_atomically(made.folder / "verdicts.csv", as_csv(found["verdicts"]).encode())
     write_atomically(made.folder / "verdicts.md", page(found).encode())
@@ -69,6 +73,8 @@ def document(made: Reproduction, pictures: Mapping[str, list[str]]) -> dict[str,
         "wall_seconds": round(made.seconds, 2),
         "training_seconds": round(sum(run.seconds for run in made.trained.runs.values()), 2),
         "runs": len(made.trained.runs),
+        "epochs": sum(_epochs(run) for run in made.trained.runs.values()),
+        **_paper_hours([share.experiment for share in made.shares]),
         "commit": commit(),
         "versions": versions(),
         "machine": machine(),
@@ -82,15 +88,12 @@ def document(made: Reproduction, pictures: Mapping[str, list[str]]) -> dict[str,
 
 def rows(share: Share, preset: str) -> list[dict[str, Any]]:
     """Return a row for each verdict of an experiment; a number that is not finite is None."""
-
-    def plain(value: Any) -> Any:
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
     return [
         {
-            **{name: plain(getattr(verdict, name)) for name in COLUMNS[:6]},
+            **{name: _plain(getattr(verdict, name)) for name in COLUMNS[:6]},
             "verdict": verdict.word,
             "reason": verdict.reason,
+            "because": verdict.because,
             "experiment": share.experiment.id,
             "preset": preset,
         }
@@ -122,7 +125,6 @@ def left_out(made: Reproduction) -> list[dict[str, Any]]:
 
 def _experiment(share: Share, made: Reproduction, pictures: list[str]) -> dict[str, Any]:
     runs = [made.trained.runs[key] for key in dict.fromkeys(share.keys.values())]
-    rate, paper = hours_per_epoch(share.experiment), paper_epochs(share.experiment)
     return {
         "id": share.experiment.id,
         "source": share.experiment.source,
@@ -131,16 +133,59 @@ def _experiment(share: Share, made: Reproduction, pictures: list[str]) -> dict[s
         "seeds": share.seeds,
         "of": share.wanted,
         "runs": len(runs),
-        "epochs": sum(int(run.columns["epoch"][-1]) for run in runs),
+        "epochs": sum(_epochs(run) for run in runs),
         "training_seconds": round(share.training_seconds, 2),
         "wall_seconds": round(share.wall_seconds, 2),
-        "paper_epochs": paper if rate and paper else None,
-        "paper_hours": rate * paper if rate and paper else None,
-        "paper_hours_per_epoch": rate,
+        **_paper_hours([share.experiment]),
+        "paper_hours_per_epoch": hours_per_epoch(share.experiment),
         "finding": share.findings.finding,
         "notes": list(share.findings.notes),
+        "tables": {
+            name: [{key: _plain(value) for key, value in row.items()} for row in table]
+            for name, table in share.findings.tables.items()
+        },
         "pictures": pictures,
     }
+
+
+def _epochs(run: Run) -> int:
+    return int(run.columns["epoch"][-1])
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _paper_hours(experiments: Sequence[Experiment]) -> dict[str, float | None]:
+    """Return epochs and hours of the paper's own runs, or None where it says nothing of hours."""
+    timed = [(e, rate) for e in experiments if (rate := hours_per_epoch(e))]
+    epochs = paper_epochs(*(e for e, _ in timed))
+    if not epochs:
+        return {"paper_epochs": None, "paper_hours": None}
+    return {"paper_epochs": epochs, "paper_hours": timed[0][1] * epochs}
+
+
+def _remember_wall_clock(made: Reproduction, found: dict[str, Any]) -> None:
+    """Keep the wall-clock seconds of an earlier sitting where this one trained nothing new."""
+    earlier = _earlier(made.folder / "manifest.json")
+    digests = {part["id"]: set(part["digests"]) for part in earlier.get("experiments", [])}
+    seconds = {part["id"]: part["wall_seconds"] for part in earlier.get("experiments", [])}
+    trained = {key for key, slot in made.slots.items() if slot.run is None}
+    for share, part in zip(made.shares, found["experiments"], strict=True):
+        keys = set(share.keys.values())
+        if not keys & trained and digests.get(share.experiment.id) == keys:
+            part["wall_seconds"] = seconds[share.experiment.id]
+    same = set(made.slots) == {run["digest"] for run in earlier.get("runs", [])}
+    if not trained and same and "wall_seconds" in earlier:
+        found["wall_seconds"] = earlier["wall_seconds"]
+
+
+def _earlier(path: Path) -> dict[str, Any]:
+    """Return the manifest of the sitting before; nothing if there is none of today's form."""
+    with contextlib.suppress(OSError, ValueError):
+        made = json.loads(path.read_bytes())
+        return dict(made) if all("digests" in part for part in made["experiments"]) else {}
+    return {}
 
 
 def manifest(made: Reproduction, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,12 +218,20 @@ def manifest(made: Reproduction, found: Mapping[str, Any]) -> dict[str, Any]:
             }
         )
     settings = {share.experiment.id: to_dict(share.settings) for share in made.shares}
-    kept = ("source", "preset", "status", "commit", "versions", "machine")
+    digests = {s.experiment.id: list(dict.fromkeys(s.keys.values())) for s in made.shares}
+    kept = (
+        *("source", "preset", "status", "jobs", "wall_seconds", "training_seconds"),
+        *("commit", "versions", "machine"),
+    )
     times = ("id", "seeds", "of", "runs", "epochs", "training_seconds", "wall_seconds", "pictures")
     return {
         **{name: found[name] for name in kept},
         "experiments": [
-            {**{name: part[name] for name in times}, "settings": settings[part["id"]]}
+            {
+                **{name: part[name] for name in times},
+                "settings": settings[part["id"]],
+                "digests": digests[part["id"]],
+            }
             for part in found["experiments"]
         ],
         "left_out": found["left_out"],
@@ -216,15 +269,16 @@ def page(found: Mapping[str, Any]) -> str:
     if sentences:
         parts += ["\n## Findings\n", sentences]
     columns = ("id", "seeds", "runs", "epochs", "training_seconds", "wall_seconds")
-    seconds = [{name: part[name] for name in columns} for part in found["experiments"]]
+    whole = {**found, "id": "all", "seeds": None}
+    seconds = [{name: part[name] for name in columns} for part in (*found["experiments"], whole)]
     parts += ["\n## Seconds\n", SECONDS, markdown(cells(seconds)), f"\n{made_with(found)}"]
     return "\n".join(parts) + "\n"
 
 
 SECONDS = (
     "Training seconds are summed over an experiment's runs, in all sittings; wall seconds are\n"
-    "those of the last sitting in which at least one of them was under way. A run that\n"
-    "experiments share counts in each.\n"
+    "those of the last sitting that trained any of them, while at least one was under way. A run\n"
+    "that experiments share counts in each, and once in *all*.\n"
 )
 
 

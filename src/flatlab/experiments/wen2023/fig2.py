@@ -23,18 +23,25 @@ What the paper leaves unsaid, and what is done here:
   a point that is not there yet the normalised ascent falls to the zero function in some 20 epochs.
 - One run from a flatter start, the four-neuron xor network itself (width 4, trace 7.99, seed 0),
   fell too: a training loss of 0.997 within 100 epochs of the second phase.
+- So the second phase is also run at half the radius ("half", ours), the nearest setting tried that
+  keeps the minimum: with `--seeds 1 --set half_rho=0.7` the training loss ends at 0.17, and with
+  0.3 and 0.2 the neurons are not aligned yet (sines 0.51 and 0.50 after 2,500 epochs, against
+  0.018 with 0.5).
 - The paper does not say whether the ascent is normalised. So the same rows are also run with the
   ascent ρ∇L ("usam"). It fades as the loss does: in the first phase the network interpolates and
   then stands still, far from flattest. The second phase is unstable there (of three seeds two
   diverged at once and one fell to zero); begun at the end of 1-SAM's first phase it stood still
-  instead (seed 0, 1,500 epochs: trace 13.1 before and after). In these runs neither ascent gave the
-  paper's picture at the end of its second phase; 1-SAM's first phase moved towards it.
+  instead (seed 0, 1,500 epochs: trace 13.1 before and after). Neither ascent gave the paper's
+  picture at the end of its second phase. The normalised one with half the radius does.
 - The reference is the infimum of the trace along the four-neuron xor network on the same data.
   Without Condition 1 it is not known to be the least: at this d and n there is a flatter network
   (7.87 against 7.96 on one draw) that generalises worse: flatlab.x1.bn_flatter_nongeneralising.
-- `lab` shortens the phases to 2,000 and 100 epochs (usam: 500 and 100). What 1-SAM does not reach
-  then is not assessed, as it has not converged. In `paper` the rows of usam, which are ours, have
-  5,000 epochs each; its first stands still after some 400.
+- What the paper reads in the weights it reads in a minimum: where the training loss is not below
+  0.01 these claims fail, whatever the weights look like.
+- `lab` shortens the phases to 2,500 and 100 epochs (usam: 500 and 100; half: 2,500 each). What
+  1-SAM does not reach in the first is not assessed, as it has not converged. In `paper` the rows of
+  usam, which are ours, have 5,000 epochs each, as its first stands still after some 400; those of
+  half have 5,000 and 15,000.
 """
 
 from __future__ import annotations
@@ -53,7 +60,18 @@ from ...specs import spec
 from ...theory import batch_norm_xor
 from ..contract import Verdict
 from ..evidence import at
-from ..judging import FRACTION, THRESHOLD
+from ..judging import FRACTION, INTERPOLATES, THRESHOLD, on_minimum
+from ._figure2b import (
+    PRINTED_COLUMNS,
+    carried_by_four,
+    column_norms,
+    columns,
+    misalignment,
+    neurons,
+    other_columns,
+    patterns,
+    printed_neurons,
+)
 from .panels import (
     Count,
     Evidence,
@@ -68,17 +86,9 @@ from .panels import (
     unless_short,
 )
 
-INTERPOLATES = 0.01  # training loss; that of the zero function is 1
 ALIGNED = 0.1  # sine of the angle between a neuron and its feature
 LARGER = 0.5  # length of another column over that of the first two
 POSITIVE = (0.0, np.inf)
-PRINTED = (  # Figure 2b
-    (18.581, -18.582, 0.02),
-    (-14.363, -14.363, 0.03),
-    (13.768, 13.771, 0.03),
-    (-12.601, 12.601, 0.01),
-)
-PRINTED_COLUMNS = (42.47, 42.48, 5.65)
 
 
 @spec
@@ -89,6 +99,9 @@ class Settings(Sizes):
     sam_epochs_second: Count = row("2a", 1).epochs
     usam_epochs: Count = 5_000
     usam_epochs_second: Count = 5_000
+    half_epochs: Count = 5_000
+    half_epochs_second: Count = 15_000
+    half_rho: Annotated[float, Field(gt=0)] = 0.5
     gamma_scale: Annotated[float, Field(gt=0)] = 4.0
 
 
@@ -103,9 +116,17 @@ PRESETS = {
         sam_epochs_second=5,
         usam_epochs=20,
         usam_epochs_second=5,
+        half_epochs=20,
+        half_epochs_second=5,
     ),
     "lab": Settings(
-        seeds=3, sam_epochs=2_000, sam_epochs_second=100, usam_epochs=500, usam_epochs_second=100
+        seeds=3,
+        sam_epochs=2_500,
+        sam_epochs_second=100,
+        usam_epochs=500,
+        usam_epochs_second=100,
+        half_epochs=2_500,
+        half_epochs_second=2_500,
     ),
     "paper": Settings(),
 }
@@ -138,9 +159,13 @@ class Stage:
             run.status == "done" or (not self.last and bool(run.ends)) for run in runs
         )
 
-    def value(self, run: Run, column: str) -> float:
-        """Return a column of the history."""
-        return run.final[column] if self.last else at(run, run.config.schedule[0].epochs, column)
+    def value(self, run: Run, column: str, share: float = 1.0) -> float:
+        """Return a column of the history when a share of the stage's phase has passed."""
+        first = run.config.schedule[0].epochs
+        begin, length = (first, run.config.epochs - first) if self.last else (0, first)
+        if self.last and share == 1:
+            return run.final[column]
+        return at(run, round(begin + share * length), column)
 
     def params(self, run: Run) -> Params:
         """Return the weights; those of the last finite state if the first phase diverged."""
@@ -149,10 +174,12 @@ class Stage:
 
 STAGES = (
     Stage("first", "1-SAM, first phase", "sam", False, "paper"),
-    Stage("second", "1-SAM, both phases", "sam", True, "paper"),
+    # The second phase leaves the minimum within some 20 epochs, and does not come back.
+    Stage("second", "1-SAM, both phases", "sam", True, "lab"),
     # Without a normalised ascent the first phase stands still long before the end of `lab`.
     Stage("usam_first", "ascent not normalised, first phase", "usam", False, "lab"),
     Stage("usam_second", "ascent not normalised, both phases", "usam", True, "lab", readable=False),
+    Stage("half", "second radius halved", "half", True, "lab"),
 )
 
 
@@ -164,35 +191,6 @@ def architecture(s: Any) -> TwoLayer:
 def infimum(data: Dataset, s: Any) -> float:
     """Return the infimum of the trace along the xor network."""
     return batch_norm_xor(data)
-
-
-def largest(params: Params, count: int = 4) -> list[int]:
-    """Return the neurons with the largest weights, the largest first."""
-    return [int(j) for j in np.argsort(-np.linalg.norm(params["W1"], axis=1))[:count]]
-
-
-def patterns(params: Params) -> int:
-    """Return how many of the four sign patterns of (w1, w2) the four largest neurons have."""
-    return len({tuple(np.sign(params["W1"][j, :2])) for j in largest(params)})
-
-
-def misalignment(params: Params) -> float:
-    """Return the largest sine of the angle between one of the four largest and its ±x1 ± x2."""
-    rows = params["W1"][largest(params)].astype(float)
-    cosine = np.abs(rows[:, :2]).sum(1) / np.sqrt(2) / np.linalg.norm(rows, axis=1)
-    return float(np.sqrt(np.maximum(0, 1 - cosine**2)).max())
-
-
-def columns(params: Params) -> tuple[float, float, float]:
-    """Return the norms of the first two columns of W1 and the largest of the others."""
-    norms = np.linalg.norm(params["W1"].astype(float), axis=0)
-    return float(norms[0]), float(norms[1]), float(norms[2:].max())
-
-
-def other_columns(params: Params) -> float:
-    """Return the largest other column's norm over the smaller of the first two."""
-    one, two, rest = columns(params)
-    return rest / min(one, two)
 
 
 def verdicts(found: Evidence) -> list[Verdict]:
@@ -209,8 +207,13 @@ def _judged(found: Evidence, stage: Stage) -> list[Verdict]:
     def weights(value: Callable[[Params], float]) -> list[float]:
         return found.each(stage.part, lambda run: value(stage.params(run)))
 
+    losses = values("train_loss")
+    why = because(found, stage) if fit and losses else ""
+
     def settled(verdict: Verdict) -> Verdict:
-        return unless_short(found, verdict, stage.part, stage.needs)
+        verdict = unless_short(found, verdict, stage.part, stage.needs)
+        verdict = on_minimum(verdict, losses, decisive=fit)
+        return verdict if verdict.holds else dataclasses.replace(verdict, because=why)
 
     def says(words: str) -> str:
         return f"{stage.label}: {words}"
@@ -220,7 +223,7 @@ def _judged(found: Evidence, stage: Stage) -> list[Verdict]:
             below(
                 f"{name}.interpolates",
                 says("a minimum is found (training loss)"),
-                values("train_loss"),
+                losses,
                 INTERPOLATES,
                 decisive=fit,
                 within=POSITIVE,
@@ -285,51 +288,56 @@ def _judged(found: Evidence, stage: Stage) -> list[Verdict]:
     ]
 
 
-def over_infimum(found: Evidence, stage: Stage) -> list[float]:
-    """Return the Gauss–Newton trace over the xor network's infimum of the same data."""
+def over_infimum(found: Evidence, stage: Stage, share: float = 1.0) -> list[float]:
+    """Return the Gauss–Newton trace over the xor network's infimum of the same data.
+
+    `share` is how much of the stage's last phase has passed.
+    """
     floors = found.floors[stage.part]
     return [
-        stage.value(run, "trace_ggn") / floors[seed] for seed, run in found.runs[stage.part].items()
+        stage.value(run, "trace_ggn", share) / floors[seed]
+        for seed, run in found.runs[stage.part].items()
     ]
+
+
+def because(found: Evidence, stage: Stage) -> str:
+    """Say what happened to the network up to a stage, in means over seeds."""
+    runs = list(found.runs[stage.part].values())
+    loss = float(np.mean([stage.value(run, "train_loss") for run in runs]))
+    if loss >= INTERPOLATES:
+        first = np.mean([at(run, run.config.schedule[0].epochs, "train_loss") for run in runs])
+        left = max(leaves_minimum(run) for run in runs)
+        return (
+            f"the training loss was {first:.1e} at the end of the first phase, above {INTERPOLATES}"
+            f" at the latest {left:,} epochs into the second, and is {loss:.3f}, that of a network "
+            "near the zero function"
+        )
+    half, end = (float(np.mean(over_infimum(found, stage, share))) for share in (0.5, 1.0))
+    carried = np.mean([carried_by_four(stage.params(run)) for run in runs])
+    return (
+        f"in the second half of the phase the trace went from {half:.3f} to {end:.3f} of the xor "
+        f"network's infimum, and the four largest neurons carry {carried:.0%} of the output weights"
+    )
+
+
+def leaves_minimum(run: Run) -> int:
+    """Return after how many epochs of the second phase the training loss is logged as large."""
+    begin = run.config.schedule[0].epochs
+    epochs, losses = run.columns["epoch"], run.columns["train_loss"]
+    return int(epochs[(epochs > begin) & (losses >= INTERPOLATES)].min(initial=epochs[-1])) - begin
 
 
 def tables(found: Evidence) -> dict[str, list[dict[str, Any]]]:
     """Return Figure 2b, the paper's beside ours of the first seed, and the columns' norms."""
-    neurons = [
-        {"weights": "paper", "w1": w1, "w2": w2, "rest": rest, "bias": None, "output": None}
-        for w1, w2, rest in PRINTED
-    ]
-    norms = [_columns("paper", PRINTED_COLUMNS, None)]
+    rows, norms = printed_neurons(), [column_norms("paper", [PRINTED_COLUMNS], None)]
     for stage in STAGES:
-        runs = found.runs[stage.part]
-        for seed in list(runs)[:1]:
-            label = f"{stage.label}, seed {seed}"
-            neurons += [_neuron(label, stage.params(runs[seed]), j) for j in range(4)]
-        each = [columns(stage.params(run)) for run in runs.values()]
-        if each:
-            norms.append(_columns(stage.label, tuple(np.mean(each, axis=0)), len(each)))
-    return {"fig2b": neurons, "fig2b-columns": norms}
-
-
-def _neuron(label: str, params: Params, rank: int) -> dict[str, Any]:
-    ranked = largest(params)
-    if rank >= len(ranked):
-        return {"weights": label}
-    j = ranked[rank]
-    w = params["W1"][j].astype(float)
-    return {
-        "weights": label,
-        "w1": float(w[0]),
-        "w2": float(w[1]),
-        "rest": float(np.linalg.norm(w[2:])),
-        "bias": float(params["b1"][j]),
-        "output": float(params["gamma"][j] * params["W2"][j]),
-    }
-
-
-def _columns(label: str, norms: tuple[float, ...], seeds: int | None) -> dict[str, Any]:
-    one, two, rest = (float(norm) for norm in norms)
-    return {"weights": label, "first": one, "second": two, "largest_other": rest, "seeds": seeds}
+        params = {seed: stage.params(run) for seed, run in found.runs[stage.part].items()}
+        for seed in list(params)[:1]:
+            rows += neurons(f"{stage.label}, seed {seed}", params[seed])
+        if params:
+            each = [columns(p) for p in params.values()]
+            norms.append(column_norms(stage.label, each, len(each)))
+    return {"fig2b": rows, "fig2b-columns": norms}
 
 
 def finding(found: Evidence) -> str:
@@ -369,6 +377,15 @@ FIGURE = Figure(
             infimum,
             "xor network's infimum",
             algorithm="usam",
+        ),
+        Part(
+            "half",
+            "2a",
+            "1-SAM, second radius halved (ours)",
+            architecture,
+            infimum,
+            "xor network's infimum",
+            last_rho="half_rho",
         ),
     ),
     presets=PRESETS,

@@ -7,7 +7,7 @@ Claim:    "The flattest minimizer of the MLP without bias has a much better gene
           performance than the one with bias." Section 6: 1-SAM approximately reaches the lower
           bound of the trace.
 Expected: test loss without bias below a tenth of the mean of y²; with bias at least twice as large;
-          the trace with bias at its floor, which is 7.2 on these data, within 10 %.
+          the trace with bias at its floor, 7.89 on the data of seed 0, within 10 %.
 
 What the paper leaves unsaid, and what is done here:
 - Initial weights, order and loss are as in `table1`. Both panels are 1-SAM.
@@ -17,7 +17,7 @@ What the paper leaves unsaid, and what is done here:
   tenth of the zero function's.
 - The floors are (2/n) Σ 2|y|‖x‖ without bias, reached only on kinks, and (2/n) Σ 2|y|√(‖x‖² + 1)
   with bias; they differ a little from seed to seed, as the data do.
-- `lab` shortens both to 10,000 epochs.
+- `lab` shortens both to 10,000 epochs and has six seeds, as the trace swings by some 5 %.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PRESETS = {
     "quick": Settings(
         seeds=2, width=100, d=5, n=60, n_test=1000, no_bias_epochs=200, bias_epochs=200
     ),
-    "lab": Settings(seeds=3, no_bias_epochs=10_000, bias_epochs=10_000),
+    "lab": Settings(seeds=6, no_bias_epochs=10_000, bias_epochs=10_000),
     "paper": Settings(),
 }
 

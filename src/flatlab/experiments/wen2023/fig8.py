@@ -7,7 +7,7 @@ Claim:    "In both cases, the model reaches perfect generalization. Notice that 
           decay doesn't explicitly regularize model sharpness, the flatness of the model decreases
           through training." It is the sharpness that decreases.
 Expected: test errors 0 (a test error below 0.1 counts as generalising); the last trace below the
-          largest under both; 1-SAM's trace compared with the kinks' floor 2.43.
+          initial one under both; 1-SAM's trace compared with the kinks' floor 2.43.
 
 What the paper leaves unsaid, and what is done here:
 - Initial weights, order, weight decay and the test error at f = 0 are as in `table1`.

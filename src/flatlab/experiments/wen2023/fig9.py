@@ -5,14 +5,15 @@ Command:  flatlab run wen2023/fig9
 Seconds:  17 of training on one core (lab, 3 seeds, two runs at a time)
 Claim:    "The minimum reached by 1-SAM is flatter but the model generalizes much worse and even
           starts to degenerate after 2000 epochs."
-Expected: 1-SAM's trace below the baseline's and at the floor 2.47 within 10 %; its test error above
-          the baseline's and larger at the end than at epoch 2,000.
+Expected: 1-SAM's trace below the baseline's and at the floor 2.47 within 10 %; its test error at
+          least 0.1 above the baseline's and larger at the end than at epoch 2,000.
 
 What the paper leaves unsaid, and what is done here:
 - Initial weights, order, weight decay and the test error at f = 0 are as in `table1`; the loss is
   as in `fig8`.
 - The caption says gradient descent, but row 9a has batch size 1: it is SGD with weight decay, and
   is run so.
+- "Much worse" is taken as a test error larger by more than 0.1.
 - The test error at epoch 2,000 is that of the nearest logged epoch, 1,995.
 - The floor is 2p(1 − p)·log 4·√(d + 1), of networks whose loss is least. Weight decay keeps 9a
   away from that: its loss ends 0.05 above.
@@ -28,7 +29,17 @@ from ...models import TwoLayer
 from ...specs import spec
 from ...theory import logistic_floor
 from ..contract import Verdict
-from .panels import Count, Evidence, Figure, Sizes, baseline, experiment, row, scenario_two
+from .panels import (
+    MUCH,
+    Count,
+    Evidence,
+    Figure,
+    Sizes,
+    baseline,
+    experiment,
+    row,
+    scenario_two,
+)
 
 LOSS = Loss("logistic", smoothing=0.2)
 
@@ -55,14 +66,14 @@ def architecture(s: Any) -> TwoLayer:
 
 def verdicts(found: Evidence) -> list[Verdict]:
     """Judge what the paper says of the figure."""
-    return scenario_two(found, degrades_after=2000)
+    return scenario_two(found, worse_by=MUCH, degrades_after=2000)
 
 
 FIGURE = Figure(
     number=9,
     title="Scenario II with the logistic loss: bias",
     claim="with bias and the logistic loss, 1-SAM ends flatter than SGD with weight decay and "
-    "generalises worse, the more so after epoch 2,000",
+    "generalises much worse, the more so after epoch 2,000",
     parts=baseline(
         9,
         architecture,

@@ -190,6 +190,9 @@ VARIATIONS = (
     Variation("ascent", "usam", "not normalised", SAM, _phases(algorithm="usam")),
     Variation("loss", "half", "½(f − y)²", (*SAM, *GD), _each(half_loss)),
     Variation("weight_decay", "double", "λ‖θ‖² in the loss", GD, _each(_double_decay)),
+    Variation(
+        "weight_decay", "spared", "not on the bias", ("gd_bias",), _phases(bias_weight_decay=0.0)
+    ),
     Variation("ln_epsilon", "epsilon_large", "ε = 0.1", ("sim_ln",), _arch(ln_epsilon=0.1)),
     Variation("ln_epsilon", "epsilon_small", "ε = 1e-6", ("sim_ln",), _arch(ln_epsilon=1e-6)),
     Variation("norm_limit", "free", "no limit", ("sim_ln",), _phases(max_first_layer_norm=None)),

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ....run import Run
 from ... import evidence
+from ...contract import Verdict
 from ...evidence import by_seed, large_enough
+from ...judging import on_minimum
 
 if TYPE_CHECKING:
     from .figure import Figure, Part
@@ -33,6 +35,18 @@ class Evidence(evidence.Evidence):
             for field in dataclasses.fields(other)
             if field.name.startswith(f"{key}_epochs")
         )
+
+    def excess(self, key: str) -> list[float]:
+        """Return how far each run of a part ends above the least training loss."""
+        least = self.figure.loss.least
+        return [loss - least for loss in self.final(key, "train_loss")]
+
+    def minimum(self, verdict: Verdict, *keys: str) -> Verdict:
+        """Return a verdict on the minimum of some parts, after asking whether it is one."""
+        for key in keys:
+            short = not self.as_long_as("paper", key)
+            verdict = on_minimum(verdict, self.excess(key), decisive=self.fit(*keys), short=short)
+        return verdict
 
     def part(self, key: str) -> Part:
         """Return a part by its key."""

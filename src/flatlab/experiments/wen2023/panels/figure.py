@@ -54,6 +54,7 @@ class Part:
         reference: What that trace is, in a few words.
         max_first_layer_norm: As in `Phase`.
         algorithm: Takes the place of the rows' own, if given, in what is ours and not the paper's.
+        last_rho: The setting that takes the place of the last row's radius, in the same way.
     """
 
     key: str
@@ -64,6 +65,12 @@ class Part:
     reference: str = "floor"
     max_first_layer_norm: float | None = None
     algorithm: Algorithm | None = None
+    last_rho: str | None = None
+
+    @property
+    def ours(self) -> bool:
+        """Whether the paper has no such run."""
+        return self.algorithm is not None or self.last_rho is not None
 
     def schedule(self, settings: Any) -> tuple[Phase, ...]:
         """Return its rows of Table 2 with the epochs of the settings."""
@@ -80,6 +87,8 @@ class Part:
                     changes["batch_size"] = None
                 if self.algorithm:
                     changes["algorithm"] = self.algorithm
+                if self.last_rho and entry is rows[-1]:
+                    changes["rho"] = getattr(settings, self.last_rho)
                 phases.append(dataclasses.replace(entry.phase(), **changes))
         return tuple(phases)
 
@@ -137,6 +146,7 @@ class Figure:
                     seed=seed,
                     dtype=s.dtype,
                 ),
+                ours=part.ours,
             )
             for part in self.parts
             for seed in range(s.seeds)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from typing import Any
 
 import numpy as np
 
-from ....losses import Loss
 from ....run import Run
 from ...analysis import curves
 from ...contract import Interval, Line, Panel, Plot, Series
@@ -49,7 +47,7 @@ def picture(found: Evidence) -> Plot:
     """Return the figure's picture."""
     groups = {key: list(runs.values()) for key, runs in found.runs.items()}
     labels = {part.key: part.label for part in found.figure.parts}
-    least, score = minimum(found.figure.loss), found.figure.score
+    least, score = found.figure.loss.least, found.figure.score
     loss = tuple(
         dataclasses.replace(series, y=series.y - least)
         for series in curves(groups, labels, "train_loss")
@@ -117,20 +115,6 @@ def _scores(found: Evidence, labels: dict[str, str]) -> tuple[Panel, ...]:
     return tuple(panel for panel in panels if panel.series)
 
 
-def minimum(loss: Loss) -> float:
-    """Return the least value that a loss of labels ±1 can take.
-
-    For the logistic loss this is the entropy of the smoothed label.
-
-    >>> round(minimum(Loss("logistic", smoothing=0.2)), 4)
-    0.5004
-    """
-    if loss.name != "logistic" or loss.smoothing == 0:
-        return 0.0
-    p = loss.smoothing
-    return -p * math.log(p) - (1 - p) * math.log(1 - p)
-
-
 def reference(found: Evidence, key: str) -> float | None:
     """Return the trace that a part is compared with, the mean over the seeds' data sets."""
     floors = list(found.floors[key].values())
@@ -152,7 +136,7 @@ def _mean(rows: list[Values], column: str) -> float | None:
 
 
 def _loss(found: Evidence, rows: list[Values]) -> dict[str, float | None]:
-    value, least = _mean(rows, "train_loss"), minimum(found.figure.loss)
+    value, least = _mean(rows, "train_loss"), found.figure.loss.least
     if least == 0:
         return {"train_loss": value}
     return {"excess_loss": None if value is None else value - least}

@@ -9,10 +9,11 @@ compact, to `images` beside the page, and the manifest to SOURCE-manifest.json.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def page(
     parts.append(markdown(cells(_verdicts(found, other))))
     failing = [row for row in found["verdicts"] if row["verdict"] == "fails"]
     if failing:
-        parts += ["\n## What fails, and why\n", *(_failure(row) for row in failing)]
+        parts += ["\n## What fails, and why\n", *_failures(failing)]
     if found["left_out"]:
         parts += ["\n## Left out\n"]
         parts += [f"- {part['experiment']}: {part['reason']}." for part in found["left_out"]]
@@ -141,12 +142,16 @@ def _word(row: Mapping[str, Any]) -> str:
     return f"**{row['verdict']}**" if row["verdict"] == "fails" else str(row["verdict"])
 
 
-def _failure(row: Mapping[str, Any]) -> str:
-    because = f" What happened: {row['because']}." if row["because"] else ""
-    return (
-        f"- `{row['claim']}`: {row['statement']}. The paper: {row['paper']}; measured "
-        f"{_interval(row)}: {row['reason']}.{because}"
-    )
+def _failures(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield an item for each claim, and what happened once for neighbours that share it."""
+    for because, group in itertools.groupby(rows, key=lambda row: row["because"]):
+        for row in group:
+            yield (
+                f"- `{row['claim']}`: {row['statement']}. The paper: {row['paper']}; measured "
+                f"{_interval(row)}: {row['reason']}."
+            )
+        if because:
+            yield f"\n  What happened: {because}.\n"
 
 
 def _figure(part: Mapping[str, Any], found: Mapping[str, Any], name: str) -> str:

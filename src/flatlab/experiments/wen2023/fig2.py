@@ -372,7 +372,7 @@ FIGURE = Figure(
         Part(
             "usam",
             "2a",
-            "1-SAM, ascent not normalised (ours)",
+            "not normalised (ours)",
             architecture,
             infimum,
             "xor network's infimum",
@@ -381,7 +381,7 @@ FIGURE = Figure(
         Part(
             "half",
             "2a",
-            "1-SAM, second radius halved (ours)",
+            "second radius halved (ours)",
             architecture,
             infimum,
             "xor network's infimum",

@@ -379,7 +379,7 @@ def _overview(panels: dict[str, dict[str, Panel]], verdicts: list[Verdict]) -> P
         "table1-overview",
         "Does sharpness minimisation generalise? It depends on the architecture",
         (tuple(top), tuple(bottom)),
-        caption="✓ 1-SAM generalises, ✗ it does not, ? not assessed. "
+        caption="✓ 1-SAM generalises, ✗ it does not, ? not assessed; BatchNorm in its first phase. "
         "Lines: mean over seeds. Bands: smallest to largest.",
     )
 

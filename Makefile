@@ -10,7 +10,7 @@ demo: setup  ## Decide Table 1 of Wen, Li & Ma and draw its pictures.
 	$(BIN)/flatlab run wen2023/table1 --out results
 
 test: lint  ## Lint, types and all tests.
-	$(BIN)/pytest -q -n auto
+	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
 
 setup: $(VENV)/installed  ## Create .venv and install flatlab into it.
 

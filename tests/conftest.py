@@ -16,6 +16,14 @@ import pytest
 from flatlab import cli, load_run
 from flatlab.store import RunStore
 
+LONGEST = ("test_reproduce.py",)  # runs every quick experiment once
+
+
+def pytest_collection_modifyitems(items):
+    """Put the longest files first, so that no worker is left alone with one at the end."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
 # A run of a fraction of a second, and Table 1 at a size where starting processes is all the cost.
 TRAIN = [
     "train",

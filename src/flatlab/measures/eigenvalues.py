@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from ..problem import Problem
+from ..problem import Matrix, Problem
 from ..specs import spec
 from .contract import About, Outcome
 from .davidson import RIVAL, Davidson, Known, known_of
@@ -195,30 +195,32 @@ class LambdaMax:
         effort.expect(20)
         memory = Memory() if memory is None else memory
         warm = memory.starts(problem.size)
-        near = self._coarse(problem, effort, warm)
+        coarse = self._coarse(problem, effort, warm)
         matrix, limit = problem.matrix(self.matrix), self.max_products
         since = "" if warm is None else " and the last time"
-        if near is None:
+        if coarse is None:
             lanczos = krylov(
                 matrix, effort, "lanczos", start=None if warm is None else _mixed(warm, effort, 0.3)
             )
             end = extreme(lanczos, effort, -1, self.tolerance, limit)
             memory.known = known_of(lanczos)
             return end.outcome("Lanczos" + (", from the last time" if since else ""))
+        near, share = coarse
         given = near.leaders if warm is None else torch.cat([near.vectors[:, -1:], warm], 1)
-        start = _blended(given, BLEND if warm is None else self._share(problem, effort, warm, near))
-        space = Davidson(matrix, _mixed(start, effort, SPRINKLE), near)
+        space = Davidson(matrix, _mixed(_blended(given, share), effort, SPRINKLE), near)
         end = refine(space, effort, self.tolerance, limit)
         memory.known = space.known
         return end.outcome(f"Davidson, from thinned data{since}")
 
-    def _coarse(self, problem: Problem, effort: Effort, warm: Tensor | None) -> Known | None:
-        """Return what thinned data tell, or None where there are too few.
+    def _coarse(
+        self, problem: Problem, effort: Effort, warm: Tensor | None
+    ) -> tuple[Known, float] | None:
+        """Return what thinned data tell and its share in the start, or None where they are too few.
 
         From a random vector, or one that is random for half: so an eigenvector that has become the
         uppermost since the last time is seen. Where there is a last time, one level is enough.
         """
-        known: Known | None = None
+        known, share = None, BLEND
         wanted = problem.size * problem.n >= DEAR if self.thin is None else self.thin
         if not wanted or problem.mode == "train":
             return None
@@ -232,23 +234,25 @@ class LambdaMax:
                 most = self.max_products if warm is None else GLANCE
                 extreme(lanczos, effort, -1, COARSE, most, times=1)
                 known = known_of(lanczos)
+                if warm is not None:
+                    share = _share(matrix, effort, warm, known)
             else:
                 space = Davidson(matrix, _blended(known.leaders, BLEND), known)
                 refine(space, effort, COARSE, min(PASSING, self.max_products), passing=True)
                 known = _refreshed(known, space)
-        return known
+        return None if known is None else (known, share)
 
-    def _share(self, problem: Problem, effort: Effort, warm: Tensor, near: Known) -> float:
-        """Return how much of what a glance has shown goes into a start from the last time.
 
-        Little, if the vector of the last time is the uppermost on thinned data, too: it has to be
-        taken out again.
-        """
-        matrix = problem.thinned(THINNED[0], effort.seed).matrix(self.matrix)
-        last = warm[:, -1] / warm[:, -1].norm()
-        value = float((last * (matrix @ last)).sum())
-        effort.spend()
-        return GLIMPSE if value >= RIVAL * near.values[-1] else BLEND
+def _share(matrix: Matrix, effort: Effort, warm: Tensor, near: Known) -> float:
+    """Return how much of what a glance has shown goes into a start from the last time.
+
+    Little, if the vector of the last time is the uppermost on thinned data, too: it has to be
+    taken out again.
+    """
+    last = warm[:, -1] / warm[:, -1].norm()
+    value = float((last * (matrix @ last)).sum())
+    effort.spend()
+    return GLIMPSE if value >= RIVAL * near.values[-1] else BLEND
 
 
 def _refreshed(known: Known, space: Davidson) -> Known:

@@ -85,7 +85,7 @@ class LambdaMax:
         _MOVES,
         _MOVES,
         _INVARIANT,
-        "about 10 to 30 products with the matrix, most of them on a ninth of the data",
+        "about 10 to 40 products with the matrix, most of them on a ninth of the data",
         "one direction of many; says nothing of the bulk. ReLU kinks are not seen",
         exact="no: an error from the residual and from thinned data",
     )

@@ -156,6 +156,7 @@ def test_a_page_of_something_else_is_refused(tmp_path):
         (["wen2023", "--budget", "soon"], "such as 90s, 30m, 2h or 1h30m, got 'soon'"),
         (["wen2023", "--jobs", "0"], "jobs must be >= 1, got 0"),
         (["wen2023", "--seeds", "0"], "seeds must be >= 1, got 0"),
+        (["wen2023/fig3", "--seeds", "3"], "wen2023/fig3 draws nothing and has no seeds"),
     ],
 )
 def test_mistakes_are_one_line(main, tmp_path, arguments, words):

@@ -187,7 +187,9 @@ def test_what_is_interrupted_ends_in_the_bits_of_what_is_not(
     out, err = process.communicate(timeout=60)
     if number == signal.SIGINT:
         assert process.returncode == 130 and out == ""
-        assert "run the same command again to continue" in err and err.count("\n") == 1
+        stopping, interrupted = err.splitlines()
+        assert stopping == "flatlab: stopping: saving what is done"
+        assert "run the same command again to continue" in interrupted
     held = list((tmp_path / "results" / "runs").iterdir())
     wait_for(lambda: not any(holder(path) and alive(holder(path)) for path in held))
     assert not (tmp_path / "results" / "reproduce-wen2023-fig5-quick" / "verdicts.json").exists()

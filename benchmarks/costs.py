@@ -7,6 +7,7 @@ is printed to src/flatlab/costs.py.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import tempfile
 import time
@@ -19,15 +20,15 @@ from scipy.optimize import nnls
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.timing import one_thread
+from benchmarks.trainers import AnyTrainer, require_finite, trainer_of
 from flatlab import costs
 from flatlab.config import RunConfig
 from flatlab.data.catalogue import make
-from flatlab.engine import CompiledTrainer, evaluate, unsupported
+from flatlab.engine import evaluate
 from flatlab.executor import Job, run_jobs
 from flatlab.losses import Loss
 from flatlab.models import Architecture, Deep, TwoLayer
 from flatlab.schedule import Phase
-from flatlab.torch_trainer import TorchTrainer
 
 # Width, input dimension, examples: `quick`, something between, `lab` and `paper`.
 SIZES = ((100, 10, 60), (250, 30, 100), (500, 30, 100))
@@ -57,14 +58,10 @@ def configs() -> Iterator[RunConfig]:
                         yield RunConfig(network(width), data, (phase,), loss=Loss("truncated_mse"))
 
 
-def seconds_a_step(config: RunConfig, dtype: str = "float32") -> float:
+def seconds_a_step(config: RunConfig) -> float:
     """Return the fastest processor time of an update."""
     phase, data = config.schedule[0], make(config.data)
-    kind = (
-        TorchTrainer if unsupported(config.loss, config.arch, config.schedule) else CompiledTrainer
-    )
-    start = config.arch.initial(data.d, 0)
-    trainer = kind(config.arch, start, config.loss, data, 0, dtype)
+    trainer = trainer_of(config, data)
     units = trainer.units_per_epoch(phase)
     steps = -(-data.n // (phase.batch_size or data.n))
     trainer.advance(phase, 0, units, 0)
@@ -73,12 +70,11 @@ def seconds_a_step(config: RunConfig, dtype: str = "float32") -> float:
         spent = _timed(trainer, phase, units * epochs)
         epochs = max(epochs + 1, round(epochs * min(SLICE / max(spent, 1e-6), 4)))
     best = min(_timed(trainer, phase, units * epochs) for _ in range(REPEATS))
-    if not all(np.isfinite(value).all() for value in trainer.params().values()):
-        raise FloatingPointError(f"{config.arch} diverged: such a timing means nothing")
+    require_finite(trainer, config)
     return best / (epochs * steps)
 
 
-def _timed(trainer: CompiledTrainer | TorchTrainer, phase: Phase, units: int) -> float:
+def _timed(trainer: AnyTrainer, phase: Phase, units: int) -> float:
     clock = time.process_time()
     trainer.advance(phase, 0, units, 0)
     return time.process_time() - clock
@@ -118,7 +114,8 @@ def main() -> None:
             rows.append(costs.update_features(config, phase))
             seconds.append(seconds_a_step(config))
             if config.arch.width == 500 and key[0] != "torch" and phase.batch_size != 10:
-                wide.append(seconds_a_step(config, "float64") / seconds[-1])
+                as_float64 = dataclasses.replace(config, dtype="float64")
+                wide.append(seconds_a_step(as_float64) / seconds[-1])
         logged = [config for config in configs() if config.schedule[0].batch_size == 1]
         sets = [
             RunConfig(c.arch, {**c.data, "n_test": n_test}, c.schedule)

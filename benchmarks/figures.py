@@ -11,16 +11,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-import numpy as np
-
 from flatlab.config import RunConfig
 from flatlab.data.catalogue import make
-from flatlab.engine import CompiledTrainer, unsupported
 from flatlab.experiments import CATALOGUE, Experiment
 from flatlab.experiments.hours import hours_per_epoch, paper_runs
-from flatlab.torch_trainer import TorchTrainer
 
 from .rows import Row, Tell, number
+from .trainers import require_finite, trainer_of
 
 EPOCHS = 40  # of each phase, after one that compiles
 SECONDS = 2.0  # a phase is not followed for longer
@@ -37,12 +34,7 @@ class Extrapolated:
 
 def extrapolate(config: RunConfig, epochs: int = EPOCHS) -> Extrapolated:
     """Train the first epochs of each phase, one phase after the other, in processor time."""
-    data = make(config.data)
-    kind = (
-        TorchTrainer if unsupported(config.loss, config.arch, config.schedule) else CompiledTrainer
-    )
-    start = config.arch.initial(data.d, config.seed)
-    trainer = kind(config.arch, start, config.loss, data, config.seed, config.dtype)
+    trainer = trainer_of(config, make(config.data))
     seconds, timed, epoch0 = 0.0, 0, 0
     for phase in config.schedule:
         units = trainer.units_per_epoch(phase)
@@ -52,8 +44,7 @@ def extrapolate(config: RunConfig, epochs: int = EPOCHS) -> Extrapolated:
             trainer.advance(phase, (done + 1) * units, (done + 2) * units, epoch0)
             done += 1
         seconds += phase.epochs * (time.process_time() - clock) / done
-        if not all(np.isfinite(value).all() for value in trainer.params().values()):
-            raise FloatingPointError(f"{config.arch} diverged: such a timing means nothing")
+        require_finite(trainer, config)
         timed, epoch0 = timed + done, epoch0 + phase.epochs
     return Extrapolated(config.epochs, timed, seconds)
 

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from flatlab.measures.effort import Effort
-from flatlab.measures.eigenvalues import LambdaMax, extreme
+from flatlab.measures.eigenvalues import LambdaMax
+from flatlab.measures.ends import extreme
 from flatlab.measures.krylov import krylov
 from flatlab.measuring import measure
 from flatlab.problem import Problem

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 
 import numpy as np
 import pytest
 
-from conftest import TRAIN
+from conftest import TRAIN, bits
+from flatlab import training
+from flatlab.dissecting import dissect
+from flatlab.errors import StoreError
+from flatlab.run import load_run
 
 PICTURES = [f"anatomy-{name}.png" for name in ("gallery", "activations", "scores")]
 
@@ -63,6 +69,59 @@ def test_mistakes_are_one_line(main, tmp_path):
     ):
         code, out, err = main("anatomy", *arguments)
         assert (code, out) == (2, "") and said in err and err.count("\n") == 1
+
+
+class Soon(threading.Event):
+    """Ctrl-C after two chunks."""
+
+    looks = 2
+
+    def is_set(self):
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_an_interrupted_run_is_dissected_and_said_to_be_unfinished(main, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "interrupts", lambda *_: contextlib.nullcontext(Soon()))
+        assert main(*TRAIN, "--out", "run")[0] == 130
+    last, epochs = load_run("run").final["epoch"], load_run("run").config.epochs
+    assert last < epochs
+    said = f"unfinished: epoch {last} of {epochs} is the last one logged; run the same command"
+    code, out, err = main("anatomy", "run")
+    assert code == 0 and "memorisation" in out and err.startswith(f"flatlab: run: {said}")
+    found = json.loads(main("anatomy", "run", "--json")[1])
+    assert found["status"] == "interrupted" and found["notes"][0].startswith(said)
+    assert main(*TRAIN, "--out", "run")[0] == 0
+    assert main("anatomy", "run")[2] == ""
+
+
+def test_what_a_run_lacks_is_said_and_mended_by_the_same_command(main, tmp_path):
+    assert main(*TRAIN, "--out", "run")[0] == 0
+    before = bits("run")
+    for name, said in (
+        ("result.json", "unfinished: epoch 5 of 5 is the last one logged; it has no result.json"),
+        ("history.parquet", "it has no history.parquet"),
+    ):
+        (tmp_path / "run" / name).unlink()
+        code, out, err = main("anatomy", "run")
+        assert code == 0 and "memorisation" in out
+        assert err.startswith(f"flatlab: run: {said}") and err.count("\n") == 1
+        assert main(*TRAIN, "--out", "run")[0] == 0
+        assert main("anatomy", "run")[2] == "" and bits("run") == before
+
+
+def test_a_damaged_history_is_an_error_until_it_is_written_anew(main, tmp_path):
+    assert main(*TRAIN, "--out", "run")[0] == 0
+    before, table = bits("run"), tmp_path / "run" / "history.parquet"
+    table.write_bytes(table.read_bytes()[:200])
+    code, out, err = main("anatomy", "run")
+    assert (code, out) == (2, "") and err.count("\n") == 1
+    assert "run/history.parquet is damaged" in err and "run the same command again" in err
+    with pytest.raises(StoreError, match=r"history\.parquet is damaged"):
+        dissect(tmp_path / "run")
+    assert main(*TRAIN, "--out", "run")[0] == 0
+    assert main("anatomy", "run")[0] == 0 and bits("run") == before
 
 
 def test_a_run_whose_data_file_is_gone(main, tmp_path):

@@ -27,11 +27,15 @@ from benchmarks import (  # noqa: E402
     sam_step,
     scaling,
     steps,
+    trainers,
     vgg,
 )
 
 from flatlab import costs as flatlab_costs  # noqa: E402
+from flatlab.data.catalogue import make  # noqa: E402
+from flatlab.engine import CompiledTrainer  # noqa: E402
 from flatlab.experiments import CATALOGUE  # noqa: E402
+from flatlab.torch_trainer import TorchTrainer  # noqa: E402
 
 # Rounding in float64 over at most 100 steps; weights are of order 1.
 TOLERANCE = 1e-9
@@ -158,6 +162,16 @@ def test_a_figures_seconds_are_extrapolated_to_the_papers_epochs():
     # 12 hours per 100,000 epochs; only rounding between the two forms.
     assert row.ratio * row.value == pytest.approx(84 * 3600, rel=1e-12)
     assert (row.name, row.unit) == ("figures", "s")
+
+
+def test_the_trainer_is_the_one_a_run_would_have():
+    for config in costs.configs():
+        made = trainers.trainer_of(config, make(config.data))
+        by_torch = config.loss.name == "truncated_mse"  # the engine has no kernel for it
+        assert isinstance(made, TorchTrainer if by_torch else CompiledTrainer)
+    made.load({name: np.nan * value for name, value in made.params().items()})
+    with pytest.raises(FloatingPointError, match="diverged"):
+        trainers.require_finite(made, config)
 
 
 def test_an_experiment_whose_source_says_no_hours_has_no_row():

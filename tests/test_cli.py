@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from conftest import TINY, TRAIN, bits, command, environment, holder, tree, wait_for
-from flatlab import experiments, load_run
+from flatlab import experiments, listing, load_run
 from flatlab.config import RunConfig
 from flatlab.experiments.contract import Experiment, Findings, Planned, Verdict
 from flatlab.schedule import Phase
@@ -389,7 +389,8 @@ def test_ctrl_c_on_an_experiment_leaves_runs_that_continue(tmp_path):
     os.write(terminal.descriptor, b"\x03")
     assert terminal.end() == 130
     assert "Traceback" not in terminal.seen
-    assert "interrupted: run the same command again to continue" in terminal.seen
+    said = "stopping: saving what is done.*interrupted: run the same command again to continue"
+    assert re.search(said, terminal.seen, re.DOTALL)
     paths = list((tmp_path / "out" / "runs").iterdir())
     assert sorted(path.name.split("-seed")[0] for path in paths) == ["bias-sam", "sim_bn-sam"]
     for path in paths:
@@ -407,11 +408,21 @@ def test_sigint_on_train_leaves_a_run_that_continues(main, tmp_path):
     os.kill(terminal.pid, signal.SIGINT)
     assert terminal.end() == 130
     assert "Traceback" not in terminal.seen
-    assert re.search(r"interrupted at epoch \d+ of 200000", terminal.seen)
+    said = r"stopping: saving what is done.*interrupted at epoch \d+ of 200000"
+    assert re.search(said, terminal.seen, re.DOTALL)
     assert load_run(tmp_path / "run").status == "interrupted"
     assert main(*longer, "--out", "run")[0] == 0
     assert main(*longer, "--out", "whole")[0] == 0
     assert bits(tmp_path / "run") == bits(tmp_path / "whole")
+
+
+def test_ctrl_c_on_any_command_is_one_line(main, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(listing.LISTS, "data", interrupted)
+    said = "flatlab: interrupted: run the same command again to continue\n"
+    assert main("list", "data") == (130, "", said)
 
 
 def test_a_job_that_dies_is_named_and_the_others_finish(main, made_up, tmp_path):

@@ -68,7 +68,7 @@ ALLOWED = {
     "from_flags": "errors data config run experiments",
     "constructing": "config data models run theory training",
     "progress": "",
-    "console": "experiments progress report theory verifying",
+    "console": "experiments interrupts progress report theory verifying",
     "cli": "errors specs data run training experiments report studies listing from_flags console "
     "measuring explaining targets verifying constructing theory anatomy dissecting",
     "__main__": "cli",

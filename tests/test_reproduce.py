@@ -169,6 +169,7 @@ def test_a_page_of_something_else_is_refused(tmp_path):
         (["wen2023", "--budget", "soon"], "such as 90s, 30m, 2h or 1h30m, got 'soon'"),
         (["wen2023", "--jobs", "0"], "jobs must be >= 1, got 0"),
         (["wen2023", "--seeds", "0"], "seeds must be >= 1, got 0"),
+        (["wen2023/fig3", "--seeds", "3"], "wen2023/fig3 draws nothing and has no seeds"),
     ],
 )
 def test_mistakes_are_one_line(main, tmp_path, arguments, words):
@@ -199,7 +200,9 @@ def test_what_is_interrupted_ends_in_the_bits_of_what_is_not(
     out, err = process.communicate(timeout=60)
     if number == signal.SIGINT:
         assert process.returncode == 130 and out == ""
-        assert "run the same command again to continue" in err and err.count("\n") == 1
+        stopping, interrupted = err.splitlines()
+        assert stopping == "flatlab: stopping: saving what is done"
+        assert "run the same command again to continue" in interrupted
     held = list((tmp_path / "results" / "runs").iterdir())
     wait_for(lambda: not any(holder(path) and alive(holder(path)) for path in held))
     assert not (tmp_path / "results" / "reproduce-wen2023-fig5-quick" / "verdicts.json").exists()

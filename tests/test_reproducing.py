@@ -254,9 +254,13 @@ def test_an_experiment_without_runs_and_seeds_is_analysed(source, tmp_path, monk
     )
     monkeypatch.setitem(source, "made/one", none)
     for budget in (None, 1000.0):
-        _, found, _ = reproduce(tmp_path, "made/one", seeds=5, budget=budget, workers=1)
+        _, found, _ = reproduce(tmp_path, "made/one", budget=budget, workers=1)
         assert [row["verdict"] for row in found["verdicts"]] == ["holds"]
         assert found["experiments"][0]["seeds"] is None and found["left_out"] == []
+    with pytest.raises(UserError, match=r"made/one draws nothing and has no seeds: leave --seeds"):
+        reproduce(tmp_path, "made/one", seeds=1)
+    _, found, _ = reproduce(tmp_path, seeds=1)  # among others it is no mistake
+    assert [part["seeds"] for part in found["experiments"]] == [None, 1]
 
 
 # A budget

@@ -17,8 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from .experiments.contract import Verdict
+from .interrupts import noticed
 from .progress import CheckProgress as CheckProgress
-from .progress import JobProgress as JobProgress
+from .progress import JobProgress as _Bars
 from .progress import Waiting as Waiting
 from .report.reproduction import summary
 from .report.tables import number
@@ -48,6 +49,27 @@ MEANINGS = {
     "holds corrected": "wrong as printed, right once corrected",
     "refuted": "wrong, as a counterexample shows",
 }
+
+
+class JobProgress(_Bars):
+    """Progress of jobs. That Ctrl-C was heard is said on stderr at once, with or without bars.
+
+    A run ends between two chunks, and saves; amid compiling that takes seconds.
+    """
+
+    def __enter__(self) -> JobProgress:
+        super().__enter__()
+        self.notice = noticed(self._stopping)
+        self.notice.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.notice.__exit__(*error)
+        super().__exit__(*error)
+
+    def _stopping(self) -> None:
+        text = "flatlab: stopping: saving what is done"
+        self.progress.console.print(text, soft_wrap=True, markup=False, highlight=False)
 
 
 def print_line(text: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from .anatomy import Anatomy, portray
 from .errors import UserError
-from .run import Run, load_run
+from .run import Run, examine
 
 
 def dissect(run: Run | str | Path) -> Anatomy:
@@ -19,7 +19,7 @@ def dissect(run: Run | str | Path) -> Anatomy:
     """
     if not isinstance(run, Run | str | Path):
         raise UserError(f"run must be a Run or its directory, got {type(run).__name__}")
-    made = run if isinstance(run, Run) else load_run(run)
+    made = run if isinstance(run, Run) else examine(run)
     try:
         data = made.dataset()
     except UserError as error:

@@ -7,7 +7,9 @@ mistake of their own.
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterable
+from typing import Any
 
 
 class FlatlabError(Exception):
@@ -59,3 +61,31 @@ def numbers_in_words(numbers: Iterable[int], most: int = 5) -> str:
     if len(texts) > most:
         return f"{', '.join(texts[:most])} and {len(texts) - most} more"
     return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else texts[0]
+
+
+def in_words(item: Any) -> str:
+    """Name what was given by its type, and a list or tuple by its length too.
+
+    >>> in_words((1, 2, 3)), in_words("abc")
+    ('tuple of 3', 'str')
+    """
+    kind = type(item).__name__
+    return f"{kind} of {len(item)}" if isinstance(item, list | tuple) else kind
+
+
+def described(error: BaseException) -> str:
+    """Say in one line what an error in a user's own code is, and where it was raised.
+
+    >>> described(KeyError("age")), described(AssertionError())
+    ("KeyError: 'age'", 'AssertionError')
+    >>> try:
+    ...     {}["age"]
+    ... except KeyError as error:
+    ...     described(error)
+    "KeyError: 'age' (in <doctest ...>, line 2)"
+    """
+    says = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
+    if error.__traceback__ is None:  # it was made, not raised
+        return says
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{says} (in {last.filename}, line {last.lineno})"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
@@ -19,12 +22,42 @@ def interrupts() -> Iterator[threading.Event]:
     if threading.current_thread() is not threading.main_thread():
         yield event
         return
-    kept = {
-        number: signal.signal(number, lambda *_: event.set())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    kept = {number: signal.signal(number, lambda *_: event.set()) for number in STOPPING}
     try:
         yield event
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def noticed(say: Callable[[], None]) -> Iterator[None]:
+    """Call `say` once, the moment SIGINT or SIGTERM arrives; what is done about it stays as it is.
+
+    A thread calls it. A handler would come too late, after whatever compiled code is under way, and
+    might want a lock that the code it struck is holding.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+
+    def wait() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # they are the main thread's
+        while number := os.read(reader, 1):
+            if number[0] in STOPPING:
+                with contextlib.suppress(OSError):  # nobody reads what is said
+                    say()
+                return
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(writer)
+        thread.join()
+        os.close(reader)

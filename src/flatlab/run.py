@@ -120,6 +120,25 @@ def load_run(path: str | Path) -> Run:
     )
 
 
+def examine(path: str | Path) -> Run:
+    """Read a run directory to look into it: what it lacks comes first among the notes.
+
+    Raises:
+        StoreError: A file is damaged, the table of the history among them.
+    """
+    run, store = load_run(path), RunStore.read(path)
+    lacks, table = [], store.load_history()
+    if run.status == "interrupted":
+        missing = "" if store.load_result() else "it has no result.json; "
+        lacks.append(
+            f"unfinished: epoch {int(run.columns['epoch'][-1])} of {run.config.epochs} is the last "
+            f"one logged; {missing}run the same command again to finish it"
+        )
+    elif table is None:
+        lacks.append("it has no history.parquet: run the same command again, which writes it anew")
+    return dataclasses.replace(run, notes=(*lacks, *run.notes))
+
+
 def start_table(path: str | Path) -> dict[str, str]:
     """Return the `start` of a configuration that begins with the parameters of a stored run."""
     return {"run": str(Path(path).absolute()), "sha256": params_digest(load_run(path).params)}

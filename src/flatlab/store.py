@@ -193,7 +193,8 @@ class RunStore:
                 for name, column in columns
             }
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise _damaged(self.path / HISTORY, error) from None
+            remedy = "run the same command again, which writes it anew from the checkpoint"
+            raise _damaged(self.path / HISTORY, error, remedy) from None
 
     def save_result(self, result: Mapping[str, Any]) -> None:
         """Write the result as JSON; a float that is not finite becomes null."""
@@ -233,8 +234,8 @@ def run_directories(root: str | os.PathLike[str]) -> list[Path]:
     return sorted(found)
 
 
-def _damaged(path: Path, reason: object) -> StoreError:
-    return StoreError(f"{path} is damaged ({reason}): start again with --fresh")
+def _damaged(path: Path, reason: object, remedy: str = "start again with --fresh") -> StoreError:
+    return StoreError(f"{path} is damaged ({reason}): {remedy}")
 
 
 def _to_toml(config: Mapping[str, Any]) -> str:

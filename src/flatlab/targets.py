@@ -7,7 +7,6 @@ import importlib
 import importlib.util
 import inspect
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 
 from .data.catalogue import make
-from .errors import FlatlabError, UserError
+from .errors import FlatlabError, UserError, described, in_words
 from .from_flags import data_spec
 from .run import load_run
 
@@ -64,7 +63,7 @@ def _of_factory(text: str) -> Target:
     with _blamed(f"{text} failed"):
         made = factory()
     if not isinstance(made, tuple | list) or len(made) != 3:
-        raise UserError(f"{text} must return (model, loss, data), got {_in_words(made)}")
+        raise UserError(f"{text} must return (model, loss, data), got {in_words(made)}")
     return Target(*made)
 
 
@@ -85,11 +84,6 @@ def _check_arguments(text: str, factory: Callable[..., Any]) -> None:
         )
 
 
-def _in_words(made: Any) -> str:
-    kind = type(made).__name__
-    return f"{kind} of {len(made)}" if isinstance(made, tuple | list) else kind
-
-
 @contextlib.contextmanager
 def _blamed(what: str) -> Iterator[None]:
     """Turn an error in the user's own code into one line that says where it is."""
@@ -102,9 +96,7 @@ def _blamed(what: str) -> Iterator[None]:
     except SyntaxError as error:
         raise UserError(f"{what}: {error.msg} in {error.filename}, line {error.lineno}") from None
     except (Exception, SystemExit) as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        says = f"{type(error).__name__}: {error}".removesuffix(": ")
-        raise UserError(f"{what}: {says} (in {last.filename}, line {last.lineno})") from None
+        raise UserError(f"{what}: {described(error)}") from None
 
 
 def _module(where: str) -> ModuleType:

@@ -146,7 +146,8 @@ def run_config(
             result = read_result(store)
             if result and result["status"] in ("done", "diverged"):
                 with contextlib.suppress(StoreError):  # a damaged end is trained again
-                    return dataclasses.replace(load_run(out), data=data)
+                    if store.load_history() is not None:
+                        return dataclasses.replace(load_run(out), data=data)
         session = _Session(config, data, store, begin, backend, patience)
         session.report = report or session.report
         session.track = track

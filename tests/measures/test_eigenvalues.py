@@ -50,7 +50,7 @@ def test_from_thinned_data_it_is_within_its_error(kind, tolerance):
         inside.append(abs(found.value - truth) <= found.stderr + 1e-12)
         assert "thinned" in found.method
         assert found.stderr <= tolerance * found.value
-    assert np.mean(inside) >= 0.9  # 97 % of 100 seeds
+    assert np.mean(inside) >= 0.9  # 295, 298 and 300 of 300, by tolerance (100 seeds)
 
 
 def test_few_examples_are_not_thinned():

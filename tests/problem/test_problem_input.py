@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize, prune
 
-from flatlab.errors import UserError
+from flatlab.errors import StoreError, UserError
 from flatlab.problem import Problem
 
 torch.set_num_threads(1)
@@ -75,6 +75,31 @@ def test_a_mistake_is_one_clear_line(name):
         call()
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def _refusing(*_):
+    raise StoreError("run `make data` first")
+
+
+class Refusing(nn.Linear):
+    """A model, and a data set of single examples, that knows what to say."""
+
+    def __init__(self):
+        super().__init__(5, 3)
+
+    forward = __getitem__ = _refusing
+
+    def __len__(self):
+        return 3
+
+
+@pytest.mark.parametrize("part", ["the model", "the loss", "the data"])
+def test_an_error_of_flatlabs_own_in_the_users_code_is_left_as_it_is(part):
+    model = Refusing() if part == "the model" else network()
+    loss = _refusing if part == "the loss" else CE
+    examples = Refusing() if part == "the data" else data()
+    with pytest.raises(StoreError, match=r"^run `make data` first$"):
+        Problem(model, loss, examples)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .app import DONE, Json, app, emit
+from .app import DONE, Json, app, complain, emit
 
 
 @app.command()
@@ -22,8 +22,10 @@ def anatomy(
     """Show what a solution looks like: does it memorise, or has it found the features?"""
     from ..dissecting import dissect
     from ..report.anatomy import save_anatomy
+    from ..run import examine
 
-    found = dissect(path)
+    run = examine(path)
+    found = dissect(run)
     pictures = save_anatomy(found, out or path, path.resolve().name)
     facts: dict[str, Any] = {
         "memorisation": found.memorisation,
@@ -33,8 +35,11 @@ def anatomy(
         "chance": found.chance,
     }
     neurons = found.neurons(most)
+    for note in run.notes:
+        complain(f"{path}: {note}", DONE)
     if as_json:
-        emit({"path": path, **facts, "neurons": neurons, "pictures": pictures})
+        kept = {"path": path, "status": run.status, "notes": run.notes}
+        emit({**kept, **facts, "neurons": neurons, "pictures": pictures})
         return DONE
     from ..console import print_line, print_table
     from ..report.tables import number

@@ -13,13 +13,26 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from ..errors import FlatlabError
 
 DONE, CLAIM_FAILED, USER_MISTAKE, DIVERGED, INTERRUPTED = 0, 1, 2, 3, 130
 
+
+class _Commands(TyperGroup):
+    """The commands; typer itself would end without a word on Ctrl-C."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            return interrupted()
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="A laboratory for one question: does a flat minimum generalise, and why?",
     no_args_is_help=True,
     add_completion=False,
@@ -46,7 +59,7 @@ def main() -> NoReturn:
     except MemoryError as error:
         code = complain(f"not enough memory ({error}): choose smaller sizes", USER_MISTAKE)
     except (KeyboardInterrupt, typer.Abort):
-        code = complain("interrupted: run the same command again to continue", INTERRUPTED)
+        code = interrupted()
     except BrokenPipeError:  # the reader of our output has gone, as in `flatlab list | head`
         sys.stderr.close()
         code = DONE
@@ -57,6 +70,11 @@ def complain(message: object, code: int) -> int:
     """Print one line on stderr; return the exit code."""
     print(f"flatlab: {' '.join(str(message).split())}", file=sys.stderr)
     return code
+
+
+def interrupted() -> int:
+    """Say that Ctrl-C ended a command; return the exit code."""
+    return complain("interrupted: run the same command again to continue", INTERRUPTED)
 
 
 def emit(document: Any) -> None:

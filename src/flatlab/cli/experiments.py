@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import UserError, unknown
-from .app import CLAIM_FAILED, DIVERGED, DONE, INTERRUPTED, Fresh, Json, Out, app, complain, emit
+from .app import CLAIM_FAILED, DIVERGED, DONE, Fresh, Json, Out, app, complain, emit, interrupted
 
 if TYPE_CHECKING:
     from ..experiments.running import Report
@@ -81,10 +81,10 @@ def run(
             on_event=lambda job, kind, info: progress.update(job.name, kind, info),
         )
     folder = folder_of(experiment, preset, out)
-    interrupted = any(outcome.status == "interrupted" for outcome in result.outcomes)
+    stopped = any(outcome.status == "interrupted" for outcome in result.outcomes)
     findings = result.findings
     nothing = result.outcomes and not result.paths  # a theory's experiment has no runs to miss
-    figures = [] if interrupted or nothing else report.save(findings.plots, folder)
+    figures = [] if stopped or nothing else report.save(findings.plots, folder)
     document = {
         "id": experiment_id,
         "preset": preset,
@@ -112,8 +112,8 @@ def run(
             console.print_line(f"picture: {figure}")
         where = f", runs in {out / 'runs'}" if result.outcomes else ""
         console.print_line(f"{document['seconds']} s{where}")
-    if interrupted:
-        return complain("interrupted: run the same command again to continue", INTERRUPTED)
+    if stopped:
+        return interrupted()
     return _exit_code(result, strict)
 
 
@@ -170,7 +170,7 @@ def train(
         )
     _show_run(made, as_json)
     if made.status == "interrupted":
-        return complain("interrupted: run the same command again to continue", INTERRUPTED)
+        return interrupted()
     return {"done": DONE, "diverged": DIVERGED}[made.status]
 
 

@@ -228,7 +228,7 @@ def prepare(
     experiments = [e for e in found if preset in e.presets]
     if not experiments:
         raise unknown("preset", preset, {name for e in found for name in e.presets})
-    parts = [_part(e, preset, seeds, budget is not None) for e in experiments]
+    parts = [_part(e, preset, seeds, budget is not None, e.id == source) for e in experiments]
     skipped = {
         e.id: f"it has no preset {preset} (it has {', '.join(e.presets)})"
         for e in found
@@ -259,9 +259,12 @@ def complete(levels: Sequence[Sequence[Planned]], there: Mapping[str, Any]) -> i
     return max((k + 1 for k, all_there in enumerate(whole) if all_there), default=0)
 
 
-def _part(experiment: Experiment, preset: str, seeds: int | None, by_seed: bool) -> _Part:
+def _part(
+    experiment: Experiment, preset: str, seeds: int | None, by_seed: bool, alone: bool
+) -> _Part:
+    """Return an experiment's runs; seeds for one that has none are an error if it is `alone`."""
     settings = experiment.presets[preset]
-    if seeds is not None and seeds_of(settings) is not None:
+    if seeds is not None and (alone or seeds_of(settings) is not None):
         settings = settings_of(experiment, preset, seeds, [])
     most = seeds_of(settings) or 1
     numbers = range(1, most) if by_seed else ()

@@ -16,7 +16,8 @@ from ..problem import Problem
 from ..problem.problem import KINDS
 from .effort import Effort
 
-Value = float | NDArray[np.float64]
+Vector = NDArray[np.float64]
+Value = float | Vector
 
 # Details with more numbers than this stay in Python: they are not written to JSON.
 PRINTED = 10_000

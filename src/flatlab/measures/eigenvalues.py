@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from ..problem import Problem
+from ..problem import Matrix, Problem
 from ..specs import spec
 from .contract import About, Outcome
 from .davidson import RIVAL, Davidson, Known, known_of
 from .effort import Effort
-from .krylov import Krylov, Ritz, krylov
+from .ends import COARSE, converge, extreme, refine
+from .krylov import krylov
 
 Kind = Literal["hessian", "ggn", "fisher", "gram"]
 Tolerance = Annotated[float, Field(gt=0, lt=1)]
@@ -24,15 +25,11 @@ Limit = Annotated[int, Field(gt=0)]
 _MOVES = "moves"
 _INVARIANT = "invariant"
 
-
-# So often in a row the error must be small: once can be luck of a random start vector.
-TIMES = 3
 # λ_max starts from the eigenvector of thinned data, coarse to fine, where enough examples are left.
 THINNED = (9, 3)
 LEAST = 50
 # Parameters times examples from which thinning pays.
 DEAR = 2e7
-COARSE = 3e-3
 # So many products at most on the way from coarse to fine.
 PASSING = 4
 # So many products on thinned data where there is a last time.
@@ -45,103 +42,6 @@ BLEND = 0.3
 # So much of what a glance at thinned data shows goes into a start from the last time: that has to
 # be taken out again where nothing has overtaken.
 GLIMPSE = 0.1
-# The error by residuals may be so many times that by the nearby matrix.
-LOOSE = 30
-
-
-def converge(
-    space: Krylov,
-    effort: Effort,
-    ends: list[int],
-    tolerance: float,
-    limit: int,
-    times: int = TIMES,
-) -> tuple[Ritz, bool]:
-    """Grow a space until the Ritz values at some ends are known.
-
-    The tolerance is relative to the value itself, or to a thousandth of the largest Ritz value in
-    magnitude if that is more. Returns the last pairs, and whether they were reached within the
-    budget.
-    """
-    sure = 0
-    while True:
-        before = space.matrix.products
-        space.grow()
-        effort.spend(space.matrix.products - before)
-        ritz = space.ritz()
-        if space.exhausted:
-            return ritz, True
-        known = all(
-            -len(ritz.values) <= end < len(ritz.values)
-            and _within(ritz, end, ritz.error(end), tolerance)
-            for end in ends
-        )
-        sure = sure + 1 if known else 0
-        if sure >= times:
-            return ritz, True
-        if space.steps >= limit or not effort.left():
-            return ritz, False
-
-
-def _within(ritz: Ritz, end: int, error: float, tolerance: float) -> bool:
-    largest = float(np.abs(ritz.values).max())
-    return error <= tolerance * max(abs(float(ritz.values[end])), largest / 1000)
-
-
-@dataclass(frozen=True)
-class End:
-    """One end of a spectrum: its value, error and eigenvector, and how they were come by."""
-
-    value: float
-    error: float
-    exact: bool
-    complete: bool
-    vector: Tensor
-
-    def outcome(self, method: str, **details: Any) -> Outcome:
-        """Return it as a measure does."""
-        details["vector"] = self.vector
-        return Outcome(self.value, self.error, self.exact, method, None, self.complete, (), details)
-
-
-def extreme(
-    space: Krylov, effort: Effort, end: int, tolerance: float, limit: int, times: int = TIMES
-) -> End:
-    """Return one end of the spectrum by Lanczos' method."""
-    ritz, complete = converge(space, effort, [end], tolerance, limit, times)
-    exact = space.exhausted
-    error = 0.0 if exact else ritz.error(end)
-    error = error if complete else max(error, ritz.doubt(space.matrix.size))
-    vector = space.vectors(ritz.coefficients[:, [end]])[:, 0]
-    return End(float(ritz.values[end]), error, exact, complete, vector)
-
-
-def refine(
-    space: Davidson, effort: Effort, tolerance: float, limit: int, passing: bool = False
-) -> End:
-    """Return λ_max from that of a nearby matrix.
-
-    It is reached when the error by the nearby matrix is small, and that by residuals not much
-    larger, or that by residuals twice in a row. `passing` is content with a nearby matrix that
-    guides, or a coarse error.
-    """
-    sure = 0
-    while True:
-        ritz = space.grow()
-        effort.spend()
-        by_residuals = ritz.error(-1)
-        small = _within(ritz, -1, by_residuals, COARSE if passing else tolerance)
-        sure = sure + 1 if small else 0
-        near = _within(ritz, -1, space.missing, tolerance) and _within(
-            ritz, -1, by_residuals, LOOSE * tolerance
-        )
-        enough = passing and space.is_near
-        complete = near or enough or sure >= 2 or space.exhausted
-        if complete or space.steps >= limit or not effort.left():
-            break
-    error = space.missing if near and sure < 2 else by_residuals
-    error = error if complete else max(error, ritz.doubt(space.matrix.size))
-    return End(float(ritz.values[-1]), error, False, complete, space.known.vectors[:, -1])
 
 
 @dataclass
@@ -185,7 +85,7 @@ class LambdaMax:
         _MOVES,
         _MOVES,
         _INVARIANT,
-        "about 10 to 30 products with the matrix, most of them on a ninth of the data",
+        "about 10 to 40 products with the matrix, most of them on a ninth of the data",
         "one direction of many; says nothing of the bulk. ReLU kinks are not seen",
         exact="no: an error from the residual and from thinned data",
     )
@@ -195,30 +95,32 @@ class LambdaMax:
         effort.expect(20)
         memory = Memory() if memory is None else memory
         warm = memory.starts(problem.size)
-        near = self._coarse(problem, effort, warm)
+        coarse = self._coarse(problem, effort, warm)
         matrix, limit = problem.matrix(self.matrix), self.max_products
         since = "" if warm is None else " and the last time"
-        if near is None:
+        if coarse is None:
             lanczos = krylov(
                 matrix, effort, "lanczos", start=None if warm is None else _mixed(warm, effort, 0.3)
             )
             end = extreme(lanczos, effort, -1, self.tolerance, limit)
             memory.known = known_of(lanczos)
             return end.outcome("Lanczos" + (", from the last time" if since else ""))
+        near, share = coarse
         given = near.leaders if warm is None else torch.cat([near.vectors[:, -1:], warm], 1)
-        start = _blended(given, BLEND if warm is None else self._share(problem, effort, warm, near))
-        space = Davidson(matrix, _mixed(start, effort, SPRINKLE), near)
+        space = Davidson(matrix, _mixed(_blended(given, share), effort, SPRINKLE), near)
         end = refine(space, effort, self.tolerance, limit)
         memory.known = space.known
         return end.outcome(f"Davidson, from thinned data{since}")
 
-    def _coarse(self, problem: Problem, effort: Effort, warm: Tensor | None) -> Known | None:
-        """Return what thinned data tell, or None where there are too few.
+    def _coarse(
+        self, problem: Problem, effort: Effort, warm: Tensor | None
+    ) -> tuple[Known, float] | None:
+        """Return what thinned data tell and its share in the start, or None where they are too few.
 
         From a random vector, or one that is random for half: so an eigenvector that has become the
         uppermost since the last time is seen. Where there is a last time, one level is enough.
         """
-        known: Known | None = None
+        known, share = None, BLEND
         wanted = problem.size * problem.n >= DEAR if self.thin is None else self.thin
         if not wanted or problem.mode == "train":
             return None
@@ -232,23 +134,25 @@ class LambdaMax:
                 most = self.max_products if warm is None else GLANCE
                 extreme(lanczos, effort, -1, COARSE, most, times=1)
                 known = known_of(lanczos)
+                if warm is not None:
+                    share = _share(matrix, effort, warm, known)
             else:
                 space = Davidson(matrix, _blended(known.leaders, BLEND), known)
                 refine(space, effort, COARSE, min(PASSING, self.max_products), passing=True)
                 known = _refreshed(known, space)
-        return known
+        return None if known is None else (known, share)
 
-    def _share(self, problem: Problem, effort: Effort, warm: Tensor, near: Known) -> float:
-        """Return how much of what a glance has shown goes into a start from the last time.
 
-        Little, if the vector of the last time is the uppermost on thinned data, too: it has to be
-        taken out again.
-        """
-        matrix = problem.thinned(THINNED[0], effort.seed).matrix(self.matrix)
-        last = warm[:, -1] / warm[:, -1].norm()
-        value = float((last * (matrix @ last)).sum())
-        effort.spend()
-        return GLIMPSE if value >= RIVAL * near.values[-1] else BLEND
+def _share(matrix: Matrix, effort: Effort, warm: Tensor, near: Known) -> float:
+    """Return how much of what a glance has shown goes into a start from the last time.
+
+    Little, if the vector of the last time is the uppermost on thinned data, too: it has to be
+    taken out again.
+    """
+    last = warm[:, -1] / warm[:, -1].norm()
+    value = float((last * (matrix @ last)).sum())
+    effort.spend()
+    return GLIMPSE if value >= RIVAL * near.values[-1] else BLEND
 
 
 def _refreshed(known: Known, space: Davidson) -> Known:

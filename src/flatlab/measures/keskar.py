@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from scipy.optimize import minimize
 from torch import Tensor
@@ -19,10 +18,8 @@ from torch import Tensor
 from ..problem import Problem
 from ..specs import spec
 from .ascent import rounding
-from .contract import About, Outcome
+from .contract import About, Outcome, Vector
 from .effort import Effort
-
-Vector = NDArray[np.float64]
 
 
 class _Spent(Exception):

@@ -17,7 +17,8 @@ from ..problem.problem import kernels
 from ..specs import spec
 from .contract import About, Outcome
 from .effort import Effort
-from .eigenvalues import Limit, Tolerance, extreme
+from .eigenvalues import Limit, Tolerance
+from .ends import extreme
 from .krylov import krylov
 
 

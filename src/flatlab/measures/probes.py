@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..problem import Matrix
-from .contract import Outcome
+from .contract import Outcome, Vector
 from .effort import Effort
 
-Vector = NDArray[np.float64]
 Enough = Callable[[Vector, Vector], bool]
 
 MINIMUM = 12
@@ -38,19 +37,19 @@ SHARE = 0.5
 class Sample:
     """Independent values, one row a probe, and whether the wanted error was reached."""
 
-    rows: NDArray[np.float64]
+    rows: Vector
     complete: bool
 
     @property
-    def mean(self) -> NDArray[np.float64]:
+    def mean(self) -> Vector:
         """Mean over probes."""
-        mean: NDArray[np.float64] = self.rows.mean(0)
+        mean: Vector = self.rows.mean(0)
         return mean
 
     @property
-    def stderr(self) -> NDArray[np.float64]:
+    def stderr(self) -> Vector:
         """Standard error of the mean."""
-        error: NDArray[np.float64] = self.rows.std(0, ddof=1) / np.sqrt(len(self.rows))
+        error: Vector = self.rows.std(0, ddof=1) / np.sqrt(len(self.rows))
         return error
 
     @property
@@ -59,14 +58,12 @@ class Sample:
         return len(self.rows) - 1
 
 
-def sample(
-    probe: Callable[[int], NDArray[np.float64]], effort: Effort, enough: Enough, limit: int
-) -> Sample:
+def sample(probe: Callable[[int], Vector], effort: Effort, enough: Enough, limit: int) -> Sample:
     """Draw probes until enough(mean, stderr), at least `MINIMUM` of them.
 
     A budget can end it earlier, with two probes at the least.
     """
-    rows: list[NDArray[np.float64]] = []
+    rows: list[Vector] = []
     before = effort.spent
     while True:
         rows.append(probe(len(rows)))

@@ -17,10 +17,10 @@ from ..problem.examples import exact_traces
 from ..problem.ghost import CHUNK
 from ..problem.selection import layer_of
 from ..specs import spec
-from .contract import About, Outcome
+from .contract import About, Outcome, Vector
 from .effort import Effort
 from .eigenvalues import Kind, Limit, Tolerance
-from .probes import Survey, Vector, dense_within, orthogonal_to, sample, sketch, survey
+from .probes import Survey, dense_within, orthogonal_to, sample, sketch, survey
 
 Method = Literal["auto", "exact", "dense", "probes"]
 

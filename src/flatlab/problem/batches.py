@@ -15,7 +15,7 @@ from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import IterableDataset, default_collate
 
 from ..data import Dataset
-from ..errors import FlatlabError, UserError
+from ..errors import FlatlabError, UserError, in_words
 from ..randomness import generator
 from .fingerprint import same_examples
 from .loaders import undisturbed
@@ -48,7 +48,7 @@ def batches_of(data: Any, batch_size: int | None) -> list[Batch]:
     bare = isinstance(data, list | tuple) and bool(data) and isinstance(data[0], Tensor)
     wrong = bare or isinstance(data, Tensor | str | bytes | Mapping)
     if wrong or not (listed or isinstance(data, Iterable)):
-        raise UserError(f"data must be {ACCEPTED}, got {_in_words(data)}")
+        raise UserError(f"data must be {ACCEPTED}, got {in_words(data)}")
     if size is not None and not listed:
         raise UserError("batch_size is for a pair or a Dataset: a loader has its own batches")
     read = _stacked if listed else _read
@@ -163,12 +163,7 @@ def _blamed(data: Any) -> Iterator[None]:
     except FlatlabError:
         raise
     except Exception as error:
-        raise UserError(f"the data ({_in_words(data)}) failed: {first_line(error)}") from error
-
-
-def _in_words(item: Any) -> str:
-    kind = type(item).__name__
-    return f"{kind} of {len(item)}" if isinstance(item, list | tuple) else kind
+        raise UserError(f"the data ({in_words(data)}) failed: {first_line(error)}") from error
 
 
 def _is_map(data: Any) -> bool:
@@ -191,7 +186,7 @@ def _nested(item: Any) -> bool:
 def _batch(item: Any) -> Batch:
     if not isinstance(item, list | tuple) or len(item) != 2:
         raise UserError(
-            f"a batch must be a pair (x, y), got {_in_words(item)}: a model with several inputs is "
+            f"a batch must be a pair (x, y), got {in_words(item)}: a model with several inputs is "
             "measured through a module that takes them as one tensor"
         )
     try:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import traceback
 import warnings
 from typing import Any
 
 from torch import Tensor, nn
 
-from ..errors import UserError, unknown
+from ..errors import FlatlabError, UserError, described, unknown
 from ..losses import LOSSES, Loss, as_loss
 
 # What torch raises where tensors do not fit; its words say enough.
@@ -40,6 +39,8 @@ def evaluate(loss: Any, name: str, outputs: Tensor, y: Tensor) -> Tensor:
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # mse_loss warns when shapes broadcast
             value: Any = loss(outputs, y)
+    except FlatlabError:  # the user's loss says it in words of its own
+        raise
     except Exception as error:
         raise UserError(f"the loss {name} failed on {given}: {first_line(error)}") from error
     if not isinstance(value, Tensor):
@@ -57,8 +58,6 @@ def evaluate(loss: Any, name: str, outputs: Tensor, y: Tensor) -> Tensor:
 
 def first_line(error: BaseException) -> str:
     """Return what an error says in one line; one that torch does not raise, with its place."""
-    text = str(error).strip().partition("\n")[0] or type(error).__name__
-    if isinstance(error, TORCHS) or error.__traceback__ is None:
-        return text
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {text} (in {last.filename}, line {last.lineno})"
+    if isinstance(error, TORCHS):
+        return str(error).strip().partition("\n")[0] or type(error).__name__
+    return described(error)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ..errors import UserError, unknown
+from ..errors import FlatlabError, UserError, unknown
 from .batches import Batch, batches_of, cut, drawn, joined
 from .copying import copied, require_numbers
 from .losses import evaluate, first_line, loss_of
@@ -149,6 +149,8 @@ class Problem:
     def _outputs(self, x: Tensor) -> Tensor:
         try:
             outputs: Any = self.model(x)
+        except FlatlabError:  # the model says it in words of its own
+            raise
         except Exception as error:  # the model is the user's own code
             text = first_line(error)
             if "more than 1 value per channel" in text:

@@ -228,7 +228,15 @@ def _legend(axes: np.ndarray) -> tuple[list[Artist], list[str]]:
 
 
 def _fit_beside(title: str, labels: list[str], width: float, columns: int) -> bool:
-    """Return whether the legend has room in the title's line; a letter is a tenth of an inch."""
+    """Return whether the legend has room in the title's line; a letter is a tenth of an inch.
+
+    >>> _fit_beside("A title", ["sam", "sgd"], width=4.0, columns=1)
+    True
+    >>> _fit_beside("A title that is longer", ["sam", "sgd"], width=4.0, columns=1)
+    False
+    >>> [_fit_beside("A title", ["a label of 23 letters .."], 8.0, columns) for columns in (1, 2)]
+    [False, True]
+    """
     letters = sum(map(len, labels))
     needed = 0.12 * len(title) + 0.085 * letters + 0.6 * len(labels)
     return letters <= 22 * columns and needed <= width

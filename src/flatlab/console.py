@@ -175,10 +175,9 @@ def print_reproduction(found: Mapping[str, Any]) -> None:
     for part in found["left_out"]:
         seeds = f" ({part['seeds']} of {part['of']} seeds ran)" if part["of"] else ""
         print_line(f"left out, {part['experiment']}{seeds}: {part['reason']}")
-    print_line(
-        f"{summary(found)} {found['training_seconds']:.0f} s of training, "
-        f"{found['wall_seconds']:.0f} s of wall-clock."
-    )
+    wall = found["wall_seconds"]
+    clock = "" if wall is None else f", {wall:.0f} s of wall-clock"
+    print_line(f"{summary(found)} {found['training_seconds']:.0f} s of training{clock}.")
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, Any]:

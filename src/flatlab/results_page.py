@@ -62,13 +62,14 @@ def page(
     experiments, name = found["experiments"], path.stem
     titles = list(dict.fromkeys(part["source"] for part in experiments))
     places = [folder, path, *([other_folder] if other_folder else [])]
-    wall = f" in {found['wall_seconds']:,.0f} s with {found['jobs']} runs at a time"
+    seconds = found["wall_seconds"]
+    wall = f" in {seconds:,.0f} s with {found['jobs']} runs at a time" if seconds else ""
     header = HEADER.format(
         title=f"Results: {', '.join(titles) or found['source']}",
         summary=summary(found),
         source=found["source"],
         preset=found["preset"],
-        wall=wall if found["wall_seconds"] and found["runs"] else "",
+        wall=wall if found["runs"] else "",
         command=" ".join(["python -m flatlab.results_page", *(p.as_posix() for p in places)]),
         manifest=f"{name}-manifest.json",
     )

@@ -166,18 +166,19 @@ def _paper_hours(experiments: Sequence[Experiment]) -> dict[str, float | None]:
 
 
 def _remember_wall_clock(made: Reproduction, found: dict[str, Any]) -> None:
-    """Keep the wall-clock seconds of an earlier sitting where this one trained nothing new."""
+    """Where this sitting trained nothing, keep the wall-clock of an earlier one, or have none."""
     earlier = _earlier(made.folder / "manifest.json")
     digests = {part["id"]: set(part["digests"]) for part in earlier.get("experiments", [])}
     seconds = {part["id"]: part["wall_seconds"] for part in earlier.get("experiments", [])}
     trained = {key for key, slot in made.slots.items() if slot.run is None}
     for share, part in zip(made.shares, found["experiments"], strict=True):
         keys = set(share.keys.values())
-        if not keys & trained and digests.get(share.experiment.id) == keys:
-            part["wall_seconds"] = seconds[share.experiment.id]
-    same = set(made.slots) == {run["digest"] for run in earlier.get("runs", [])}
-    if not trained and same and "wall_seconds" in earlier:
-        found["wall_seconds"] = earlier["wall_seconds"]
+        if keys and not keys & trained:
+            same = digests.get(share.experiment.id) == keys
+            part["wall_seconds"] = seconds[share.experiment.id] if same else None
+    if made.slots and not trained:
+        same = set(made.slots) == {run["digest"] for run in earlier.get("runs", [])}
+        found["wall_seconds"] = earlier.get("wall_seconds") if same else None
 
 
 def _earlier(path: Path) -> dict[str, Any]:

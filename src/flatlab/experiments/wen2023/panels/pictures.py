@@ -79,7 +79,7 @@ def picture(found: Evidence) -> Plot:
             ),
             *((second,) if second else ()),
         ),
-        caption="\n".join([CAPTION, *filter(None, [" ".join(_phases(found))])]),
+        caption="\n".join([CAPTION, *_phases(found)]),
     )
 
 

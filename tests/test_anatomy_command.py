@@ -117,7 +117,9 @@ def test_a_damaged_history_is_an_error_until_it_is_written_anew(main, tmp_path):
     table.write_bytes(table.read_bytes()[:200])
     code, out, err = main("anatomy", "run")
     assert (code, out) == (2, "") and err.count("\n") == 1
-    assert "run/history.parquet is damaged" in err and "run the same command again" in err
+    assert (
+        "run/history.parquet is damaged" in err and "run the command that trained it again" in err
+    )
     with pytest.raises(StoreError, match=r"history\.parquet is damaged"):
         dissect(tmp_path / "run")
     assert main(*TRAIN, "--out", "run")[0] == 0

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import pytest
 from PIL import Image
 
 from conftest import bits, command, environment, holder, wait_for
+from flatlab import results_page
+from flatlab.errors import FlatlabError, UserError
 from flatlab.experiments import CATALOGUE
 from flatlab.report.compact import LIMIT
 from flatlab.store import run_directories
@@ -120,14 +123,37 @@ def test_the_page_has_every_verdict_and_links_to_files_that_are_there(quick, pag
         assert rows and all(f": {row['statement']}: " in section for row in rows)
         assert all(Path(picture).name in section for picture in part["pictures"])
     assert "Table `fig2b-columns`:" in text and "| paper | 42.47 | 42.48 | 5.65 |" in text
-    # Compared with itself it agrees in every claim.
+    # Compared with itself; quick assesses nothing but what is computed.
     count = len(document["verdicts"])
-    assert f"Of {count} claims that the presets quick and quick both have, {count} have" in text
+    assert f"Of {count} claims that the presets quick and quick both have, 0 are" in text
     links = [part.partition(")")[0] for part in text.split("](")[1:]]
     assert len(links) == 1 + sum(len(part["pictures"]) for part in document["experiments"])
     assert all((page / link).is_file() for link in links)
     manifest = folder_of(quick, "wen2023") / "manifest.json"
     assert (page / "made-manifest.json").read_bytes() == manifest.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "name, text, words",
+    [
+        ("verdicts.json", '{"verdicts": [], "experiments": []}', "written by another version"),
+        ("verdicts.json", "{", "is damaged"),
+        ("verdicts.json", "[]", "was not written by `flatlab reproduce`"),
+        ("pictures/fig4.png", "no picture", "is damaged"),
+    ],
+)
+def test_a_page_of_damaged_files_is_refused(quick, tmp_path, name, text, words):
+    folder = tmp_path / "copy"
+    shutil.copytree(folder_of(quick, "wen2023"), folder)
+    (folder / name).write_text(text)
+    with pytest.raises(FlatlabError, match=words):
+        results_page.make(folder, tmp_path / "page.md")
+
+
+def test_a_page_is_compared_with_its_own_source_alone(quick, tmp_path):
+    one, other = folder_of(quick, "wen2023"), folder_of(quick, "beyond")
+    with pytest.raises(UserError, match="is a reproduction of 'beyond': give one of 'wen2023'"):
+        results_page.make(one, tmp_path / "page.md", other)
 
 
 def test_the_page_gives_the_papers_hours(page):

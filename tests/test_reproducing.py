@@ -219,6 +219,30 @@ def test_the_files_agree_with_each_other_and_with_the_runs(source, tmp_path):
             assert (folder / picture).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{}",
+        "null",
+        "garbage",
+        '{"experiments": [1]}',
+        '{"experiments": [{"digests": []}]}',
+        '{"experiments": [], "runs": [{}]}',
+    ],
+)
+def test_a_manifest_of_another_form_tells_nothing_and_is_written_anew(source, tmp_path, text):
+    _, found, _ = reproduce(tmp_path)
+    manifest = tmp_path / "reproduce-made-lab" / "manifest.json"
+    whole = json.loads(manifest.read_text())
+    manifest.write_text(text)
+    _, again, _ = reproduce(tmp_path)
+    assert again["wall_seconds"] is None
+    assert again["verdicts"] == found["verdicts"]
+    written = json.loads(manifest.read_text())
+    assert [run["digest"] for run in written["runs"]] == [run["digest"] for run in whole["runs"]]
+
+
 def test_a_number_that_is_not_finite_is_none_in_every_file(source, tmp_path, monkeypatch):
     wrong = below("made.one", "nothing", [float("nan")], 1.0, decisive=False)
     only = source["made/one"]

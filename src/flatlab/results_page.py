@@ -22,7 +22,7 @@ from .errors import FlatlabError, StoreError, UserError
 from .report import compact, markdown
 from .report.reproduction import SECONDS, cells, findings, made_with, summary
 
-IMAGES = "images"
+IMAGES, VERDICTS = "images", "verdicts.json"
 MOST_ROWS = 24  # of a table of an experiment's own; longer ones stay in verdicts.json
 HEADER = """# {title}
 
@@ -98,9 +98,10 @@ def agreement(found: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """Say in how many claims two presets agree, and name those in which they do not.
 
     >>> rows = [{"claim": c, "verdict": v} for c, v in (("a", "holds"), ("b", "fails"))]
-    >>> print(agreement({"preset": "lab", "verdicts": rows}, {"preset": "paper", "verdicts": rows}))
-    Of 2 claims that the presets lab and paper both have, 2 have the same verdict, 0 are decided by
-    one of them alone, and 0 are decided differently.
+    >>> one, other = ({"preset": name, "verdicts": rows} for name in ("lab", "paper"))
+    >>> print(agreement(one, other))  # doctest: +NORMALIZE_WHITESPACE
+    Of 2 claims that the presets lab and paper both have, 2 are decided alike, 0 are decided by
+    one of them alone, 0 by neither, and 0 are decided differently.
     """
     theirs = {row["claim"]: row["verdict"] for row in other["verdicts"]}
     pairs = {
@@ -109,11 +110,13 @@ def agreement(found: Mapping[str, Any], other: Mapping[str, Any]) -> str:
         if row["claim"] in theirs
     }
     opposed = [f"`{claim}`" for claim, words in pairs.items() if words == {"holds", "fails"}]
-    same = sum(len(words) == 1 for words in pairs.values())
+    same = sum(words in ({"holds"}, {"fails"}) for words in pairs.values())
+    neither = sum(words == {"not assessed"} for words in pairs.values())
+    alone = len(pairs) - same - neither - len(opposed)
     text = (
         f"Of {len(pairs)} claims that the presets {found['preset']} and {other['preset']} both "
-        f"have, {same} have the same verdict, {len(pairs) - same - len(opposed)} are decided by one"
-        f" of them alone, and {len(opposed)} are decided differently"
+        f"have, {same} are decided alike, {alone} are decided by one of them alone, {neither} by "
+        f"neither, and {len(opposed)} are decided differently"
     )
     return textwrap.fill(f"{text}{': ' if opposed else ''}{', '.join(opposed)}.", 100)
 
@@ -216,7 +219,7 @@ def make(folder: Path, path: Path, other: Path | None = None) -> list[Path]:
     Raises:
         UserError: The folder is not that of a reproduction.
     """
-    found, name = _document(folder, "verdicts.json"), path.stem
+    found, name = _document(folder, VERDICTS), path.stem
     manifest = folder / "manifest.json"
     _document(folder, manifest.name)
     ensure_directory(path.parent / IMAGES)
@@ -224,8 +227,12 @@ def make(folder: Path, path: Path, other: Path | None = None) -> list[Path]:
     for part in found["experiments"]:
         for picture in part["pictures"]:
             image = path.parent / IMAGES / _image(name, picture)
-            files[image] = compact(_content(folder / picture))
-    beside = _document(other, "verdicts.json") if other else None
+            files[image] = _picture(folder / picture)
+    beside = _document(other, VERDICTS) if other else None
+    if beside and beside["source"] != found["source"]:
+        raise UserError(
+            f"{other} is a reproduction of {beside['source']!r}: give one of {found['source']!r}"
+        )
     files[path] = page(found, path, folder, beside, other).encode()
     for target, content in files.items():
         write_atomically(target, content)
@@ -239,7 +246,28 @@ def _document(folder: Path, name: str) -> dict[str, Any]:
         raise StoreError(f"{folder / name} is damaged ({error}): reproduce it again") from None
     if not isinstance(found, dict) or "experiments" not in found:
         raise UserError(f"{folder / name} was not written by `flatlab reproduce`")
+    if name == VERDICTS and not _is_of_today(found):
+        raise UserError(f"{folder / name} was written by another version: reproduce it again")
     return found
+
+
+def _is_of_today(found: Mapping[str, Any]) -> bool:
+    """Return whether a document has what a page needs."""
+    try:
+        return (
+            {"source", "preset", "wall_seconds", "epochs", "verdicts", "runs"} <= set(found)
+            and all({"tables", "pictures", "finding"} <= set(part) for part in found["experiments"])
+            and all({"claim", "verdict", "because"} <= set(row) for row in found["verdicts"])
+        )
+    except TypeError:
+        return False
+
+
+def _picture(path: Path) -> bytes:
+    try:
+        return compact(_content(path))
+    except OSError as error:  # PIL's, of something that is no picture
+        raise StoreError(f"{path} is damaged ({error}): reproduce it again") from None
 
 
 def _content(path: Path) -> bytes:

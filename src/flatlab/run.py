@@ -132,10 +132,12 @@ def examine(path: str | Path) -> Run:
         missing = "" if store.load_result() else "it has no result.json; "
         lacks.append(
             f"unfinished: epoch {int(run.columns['epoch'][-1])} of {run.config.epochs} is the last "
-            f"one logged; {missing}run the same command again to finish it"
+            f"one logged; {missing}run the command that trained it again to finish it"
         )
     elif table is None:
-        lacks.append("it has no history.parquet: run the same command again, which writes it anew")
+        lacks.append(
+            "it has no history.parquet: run the command that trained it again, which writes it anew"
+        )
     return dataclasses.replace(run, notes=(*lacks, *run.notes))
 
 

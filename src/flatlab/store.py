@@ -193,7 +193,7 @@ class RunStore:
                 for name, column in columns
             }
         except (pa.ArrowException, OSError, ValueError) as error:
-            remedy = "run the same command again, which writes it anew from the checkpoint"
+            remedy = "run the command that trained it again, which writes it anew"
             raise _damaged(self.path / HISTORY, error, remedy) from None
 
     def save_result(self, result: Mapping[str, Any]) -> None:

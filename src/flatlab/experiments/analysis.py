@@ -54,11 +54,6 @@ def finals(runs: Sequence[Run], column: str) -> list[float]:
     return [run.final[column] for run in runs]
 
 
-def mean(runs: Sequence[Run], column: str) -> float | None:
-    """Return the mean of the last values, or None without runs."""
-    return float(np.mean(finals(runs, column))) if runs else None
-
-
 def curves(
     groups: Mapping[str, Sequence[Run]], labels: Mapping[str, str], column: str
 ) -> tuple[Series, ...]:

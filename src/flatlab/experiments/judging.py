@@ -42,7 +42,7 @@ def below(
             return False, f"the interval does not reach below {bound:g}"
         return None, f"the interval contains {bound:g}"
 
-    said = paper or f"< {bound:g}"
+    said = paper or "yes"
     return judge(claim, statement, said, values, rule, decisive=decisive, within=within)
 
 
@@ -65,7 +65,7 @@ def above(
             return False, f"the interval does not reach above {bound:g}"
         return None, f"the interval contains {bound:g}"
 
-    said = paper or f"> {bound:g}"
+    said = paper or "yes"
     return judge(claim, statement, said, values, rule, decisive=decisive, within=within)
 
 
@@ -88,11 +88,11 @@ def on_minimum(
         decisive: Whether there is enough to decide at all.
         short: Whether longer training might have reached one.
     """
-    worst = max(losses, default=0.0)
-    if not decisive or worst < INTERPOLATES:
+    off = [loss for loss in losses if loss >= INTERPOLATES]
+    if not decisive or not off:
         return verdict
-    where = "a seed is" if len(losses) > 1 else "it is"
-    reason = f"{where} not at a minimum: the training loss is {worst:.2g} above the least"
+    where = f"{len(off)} of {len(losses)} seeds" if len(losses) > 1 else "one seed:"
+    reason = f"{where} not at a minimum: the training loss is up to {max(off):.3g} above the least"
     if short:
         reason += ", and the epochs are below the paper's"
     return dataclasses.replace(verdict, holds=None if short else False, reason=reason)

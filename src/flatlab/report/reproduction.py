@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import dataclasses
 import io
@@ -29,6 +28,7 @@ COLUMNS = (
     *("verdict", "reason", "because", "experiment", "preset"),
 )
 PICTURES = "pictures"
+NOT_THE_PAPERS = ("ours", "silent", "open")  # what a claim's paper says if it is not the paper's
 
 
 def write(made: Reproduction) -> dict[str, Any]:
@@ -167,26 +167,35 @@ def _paper_hours(experiments: Sequence[Experiment]) -> dict[str, float | None]:
 
 def _remember_wall_clock(made: Reproduction, found: dict[str, Any]) -> None:
     """Where this sitting trained nothing, keep the wall-clock of an earlier one, or have none."""
-    earlier = _earlier(made.folder / "manifest.json")
-    digests = {part["id"]: set(part["digests"]) for part in earlier.get("experiments", [])}
-    seconds = {part["id"]: part["wall_seconds"] for part in earlier.get("experiments", [])}
+    earlier = _Earlier.read(made.folder / "manifest.json")
     trained = {key for key, slot in made.slots.items() if slot.run is None}
     for share, part in zip(made.shares, found["experiments"], strict=True):
         keys = set(share.keys.values())
         if keys and not keys & trained:
-            same = digests.get(share.experiment.id) == keys
-            part["wall_seconds"] = seconds[share.experiment.id] if same else None
+            part["wall_seconds"] = earlier.seconds.get((share.experiment.id, frozenset(keys)))
     if made.slots and not trained:
-        same = set(made.slots) == {run["digest"] for run in earlier.get("runs", [])}
-        found["wall_seconds"] = earlier.get("wall_seconds") if same else None
+        found["wall_seconds"] = earlier.seconds.get(("all", frozenset(made.slots)))
 
 
-def _earlier(path: Path) -> dict[str, Any]:
-    """Return the manifest of the sitting before; nothing if there is none of today's form."""
-    with contextlib.suppress(OSError, ValueError):
-        made = json.loads(path.read_bytes())
-        return dict(made) if all("digests" in part for part in made["experiments"]) else {}
-    return {}
+@dataclasses.dataclass(frozen=True)
+class _Earlier:
+    """What the manifest of an earlier sitting tells: (experiment, its runs) → wall seconds."""
+
+    seconds: Mapping[tuple[str, frozenset[str]], float | None]
+
+    @classmethod
+    def read(cls, path: Path) -> _Earlier:
+        """Read a manifest; one that is missing, damaged or of another form tells nothing."""
+        try:
+            made = json.loads(path.read_bytes())
+            seconds = {
+                (part["id"], frozenset(part["digests"])): part["wall_seconds"]
+                for part in made["experiments"]
+            }
+            whole = ("all", frozenset(run["digest"] for run in made["runs"]))
+            return cls({**seconds, whole: made["wall_seconds"]})
+        except (OSError, ValueError, TypeError, KeyError):
+            return cls({})
 
 
 def manifest(made: Reproduction, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -286,18 +295,29 @@ SECONDS = (
 def summary(found: Mapping[str, Any]) -> str:
     """Say in a few sentences what came out, from the rows.
 
-    >>> row = {"verdict": "holds", "experiment": "a/b"}
-    >>> summary({"verdicts": [row, row], "status": "done", "runs": 3, "left_out": []})
-    '2 claims: 2 hold, 0 fail, 0 are not assessed. 3 runs.'
+    >>> rows = [{"verdict": "holds", "paper": said} for said in ("yes", "ours")]
+    >>> found = {"verdicts": rows, "runs": 3, "left_out": []}
+    >>> print(summary(found))  # doctest: +NORMALIZE_WHITESPACE
+    2 claims: 2 hold, 0 fail, 0 are not assessed. Of these the paper's own are 1: 1 hold, 0 fail,
+    0 are not assessed. 3 runs.
     """
-    words = [row["verdict"] for row in found["verdicts"]]
-    text = (
-        f"{len(words)} claims: {words.count('holds')} hold, {words.count('fails')} fail, "
-        f"{words.count('not assessed')} are not assessed. {found['runs']} runs."
-    )
+    rows = found["verdicts"]
+    own = [row for row in rows if row["paper"] not in NOT_THE_PAPERS]
+    text = f"{len(rows)} claims: {_counted(rows)}."
+    if 0 < len(own) < len(rows):
+        text += f" Of these the paper's own are {len(own)}: {_counted(own)}."
+    text += f" {found['runs']} runs."
     if found["left_out"]:
         text += f" Experiments left out, wholly or in part: {len(found['left_out'])}."
     return text
+
+
+def _counted(rows: Sequence[Mapping[str, Any]]) -> str:
+    words = [row["verdict"] for row in rows]
+    return (
+        f"{words.count('holds')} hold, {words.count('fails')} fail, "
+        f"{words.count('not assessed')} are not assessed"
+    )
 
 
 def table_of_verdicts(verdicts: Sequence[Mapping[str, Any]]) -> str:

@@ -88,6 +88,7 @@ from .panels import (
 )
 
 ALIGNED = 0.1  # sine of the angle between a neuron and its feature
+NEARLY_ZERO = 0.9  # training loss; the zero function has 1
 LARGER = 0.5  # length of another column over that of the first two
 POSITIVE = (0.0, np.inf)
 
@@ -214,6 +215,8 @@ def _judged(found: Evidence, stage: Stage) -> list[Verdict]:
     def settled(verdict: Verdict) -> Verdict:
         verdict = unless_short(found, verdict, stage.part, stage.needs)
         verdict = on_minimum(verdict, losses, decisive=fit)
+        if found.part(stage.part).ours:
+            verdict = dataclasses.replace(verdict, paper="ours")
         return verdict if verdict.holds else dataclasses.replace(verdict, because=why)
 
     def says(words: str) -> str:
@@ -308,10 +311,10 @@ def because(found: Evidence, stage: Stage) -> str:
     if loss >= INTERPOLATES:
         first = np.mean([at(run, run.config.schedule[0].epochs, "train_loss") for run in runs])
         left = max(leaves_minimum(run) for run in runs)
+        zero = ", that of a network near the zero function" if loss > NEARLY_ZERO else ""
         return (
-            f"the training loss was {first:.1e} at the end of the first phase, above {INTERPOLATES}"
-            f" at the latest {left:,} epochs into the second, and is {loss:.3f}, that of a network "
-            "near the zero function"
+            f"the training loss was {first:.1e} at the end of the first phase, is first logged "
+            f"above {INTERPOLATES} at most {left:,} epochs later, and ends at {loss:.3f}{zero}"
         )
     half, end = (float(np.mean(over_infimum(found, stage, share))) for share in (0.5, 1.0))
     carried = np.mean([carried_by_four(stage.params(run)) for run in runs])

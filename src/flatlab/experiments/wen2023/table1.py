@@ -290,9 +290,10 @@ def _generalises(row: Row, group: list[Run], decisive: bool) -> Verdict:
 
     does = "generalises" if row.paper else "does not generalise"
     first = row.key == "sim_bn"
+    when = " in its first phase" if first else ""
     verdict = judge(
         f"wen2023.table1.{row.key}",
-        f"1-SAM on the two-layer network {row.title} {does} (test error)",
+        f"1-SAM on the two-layer network {row.title} {does}{when} (test error)",
         _mark(row.paper),
         _values(group, "test_error", first),
         rule,

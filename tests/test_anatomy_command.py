@@ -87,7 +87,7 @@ def test_an_interrupted_run_is_dissected_and_said_to_be_unfinished(main, monkeyp
         assert main(*TRAIN, "--out", "run")[0] == 130
     last, epochs = load_run("run").final["epoch"], load_run("run").config.epochs
     assert last < epochs
-    said = f"unfinished: epoch {last} of {epochs} is the last one logged; run the same command"
+    said = f"unfinished: epoch {last} of {epochs} is the last one logged; run the command"
     code, out, err = main("anatomy", "run")
     assert code == 0 and "memorisation" in out and err.startswith(f"flatlab: run: {said}")
     found = json.loads(main("anatomy", "run", "--json")[1])

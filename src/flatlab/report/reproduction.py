@@ -298,14 +298,14 @@ def summary(found: Mapping[str, Any]) -> str:
     >>> rows = [{"verdict": "holds", "paper": said} for said in ("yes", "ours")]
     >>> found = {"verdicts": rows, "runs": 3, "left_out": []}
     >>> print(summary(found))  # doctest: +NORMALIZE_WHITESPACE
-    2 claims: 2 hold, 0 fail, 0 are not assessed. Of these the paper's own are 1: 1 hold, 0 fail,
+    2 claims: 2 hold, 0 fail, 0 are not assessed. Of these the paper speaks of 1: 1 hold, 0 fail,
     0 are not assessed. 3 runs.
     """
     rows = found["verdicts"]
     own = [row for row in rows if row["paper"] not in NOT_THE_PAPERS]
     text = f"{len(rows)} claims: {_counted(rows)}."
     if 0 < len(own) < len(rows):
-        text += f" Of these the paper's own are {len(own)}: {_counted(own)}."
+        text += f" Of these the paper speaks of {len(own)}: {_counted(own)}."
     text += f" {found['runs']} runs."
     if found["left_out"]:
         text += f" Experiments left out, wholly or in part: {len(found['left_out'])}."

@@ -57,6 +57,12 @@ def test_all_experiments_of_a_source_give_their_verdicts(quick, source):
     assert printed["status"] == "done" and printed["left_out"] == []
     stored = json.loads((folder_of(quick, source) / "verdicts.json").read_text())
     assert printed == {**stored, "folder": f"results/reproduce-{source}-quick"}
+    assert {row["verdict"] for row in printed["verdicts"]} == {"not assessed"}
+    if source == "beyond":
+        assert all(row["measured"] is not None for row in printed["verdicts"])
+        for part in printed["experiments"]:
+            (rows,) = part["tables"].values()
+            assert part["finding"] and {row["seeds"] for row in rows} == {part["seeds"]}
 
 
 @pytest.mark.parametrize("source", SOURCES)

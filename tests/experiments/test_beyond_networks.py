@@ -11,8 +11,7 @@ from flatlab.errors import UserError
 from flatlab.experiments import CATALOGUE
 from flatlab.experiments.arms import data_spec
 from flatlab.experiments.beyond import depth, gaussian_mixture, parity_k, standard_norms
-from flatlab.experiments.running import run_experiment, settings_of
-from flatlab.report.figures import draw
+from flatlab.experiments.running import settings_of
 from flatlab.run import Run
 from flatlab.theory import bias_floor, no_bias_floor
 
@@ -57,20 +56,6 @@ def test_they_are_in_the_catalogue_with_two_presets(module):
     assert module.PRESETS["lab"].seeds >= 3
     with pytest.raises(UserError, match="unknown preset 'paper': allowed: lab, quick"):
         settings_of(module.EXPERIMENT, "paper", None, [])
-
-
-@ALL
-def test_quick_runs_and_assesses_nothing(module, tmp_path):
-    settings = module.PRESETS["quick"]
-    report = run_experiment(module.EXPERIMENT, "quick", settings, tmp_path, workers=1)
-    assert {outcome.status for outcome in report.outcomes} == {"done"}
-    assert {v.word for v in report.findings.verdicts} == {"not assessed"}
-    assert all(v.measured is not None for v in report.findings.verdicts)
-    (rows,) = report.findings.tables.values()
-    assert {row["seeds"] for row in rows} == {settings.seeds}
-    assert report.findings.finding
-    for plot in report.findings.plots:
-        assert draw(plot).startswith(b"\x89PNG")
 
 
 @ALL

@@ -101,6 +101,11 @@ def at(run: Run, epoch: int, column: str) -> float:
     return float(run.columns[column][nearest])
 
 
+def after_first_phase(run: Run, column: str) -> float:
+    """Return a column at the end of a run's first phase."""
+    return at(run, run.config.schedule[0].epochs, column)
+
+
 def falling(runs: Iterable[Run], column: str) -> bool:
     """Return whether a column fell by a tenth of itself in the second half of training.
 

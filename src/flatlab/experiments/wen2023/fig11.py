@@ -24,17 +24,7 @@ from ...models import Deep
 from ...specs import spec
 from ...theory import bias_floor
 from ..contract import Verdict
-from .panels import (
-    MUCH,
-    Count,
-    Evidence,
-    Figure,
-    Sizes,
-    baseline,
-    experiment,
-    row,
-    scenario_two,
-)
+from .panels import Count, Evidence, Figure, Sizes, baseline, experiment, row, scenario_two
 
 DEPTH = 3
 
@@ -61,7 +51,7 @@ def architecture(s: Any) -> Deep:
 
 def verdicts(found: Evidence) -> list[Verdict]:
     """Judge what the paper says of the figure."""
-    return scenario_two(found, worse_by=MUCH, bound_needs="paper")
+    return scenario_two(found, much=True, bound_needs="paper")
 
 
 FIGURE = Figure(

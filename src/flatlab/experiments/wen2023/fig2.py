@@ -60,7 +60,7 @@ from ...run import Run
 from ...specs import spec
 from ...theory import batch_norm_xor
 from ..contract import Verdict
-from ..evidence import at
+from ..evidence import after_first_phase, at
 from ..judging import FRACTION, INTERPOLATES, THRESHOLD, on_minimum
 from ._figure2b import (
     PRINTED_COLUMNS,
@@ -217,7 +217,7 @@ def _judged(found: Evidence, stage: Stage) -> list[Verdict]:
         verdict = on_minimum(verdict, losses, decisive=fit)
         if found.part(stage.part).ours:
             verdict = dataclasses.replace(verdict, paper="ours")
-        return verdict if verdict.holds else dataclasses.replace(verdict, because=why)
+        return dataclasses.replace(verdict, because=why) if verdict.holds is False else verdict
 
     def says(words: str) -> str:
         return f"{stage.label}: {words}"
@@ -308,8 +308,8 @@ def because(found: Evidence, stage: Stage) -> str:
     """Say what happened to the network up to a stage, in means over seeds."""
     runs = list(found.runs[stage.part].values())
     loss = float(np.mean([stage.value(run, "train_loss") for run in runs]))
-    if loss >= INTERPOLATES:
-        first = np.mean([at(run, run.config.schedule[0].epochs, "train_loss") for run in runs])
+    if stage.last and loss >= INTERPOLATES:
+        first = np.mean([after_first_phase(run, "train_loss") for run in runs])
         left = max(leaves_minimum(run) for run in runs)
         zero = ", that of a network near the zero function" if loss > NEARLY_ZERO else ""
         return (

@@ -47,7 +47,7 @@ from ...specs import spec
 from ...theory import batch_norm_xor, bias_floor, layer_norm_floor, no_bias_floor
 from ..analysis import curves, finals, judge
 from ..contract import Experiment, Findings, Interval, Line, Panel, Planned, Plot, Verdict
-from ..evidence import at, diverged, large_enough
+from ..evidence import after_first_phase, diverged, large_enough
 from ..judging import FRACTION, THRESHOLD, below, near, on_minimum
 
 Count = Annotated[int, Field(gt=0)]
@@ -264,7 +264,7 @@ def _values(group: list[Run], column: str, first: bool) -> list[float]:
     """Return a column at the end of each run, or at the end of its first phase."""
     if not first:
         return finals(group, column)
-    return [at(run, run.config.schedule[0].epochs, column) for run in group]
+    return [after_first_phase(run, column) for run in group]
 
 
 def _mean(group: list[Run], column: str, first: bool) -> float | None:

@@ -11,7 +11,6 @@ from .figure import Part as Part
 from .figure import Sizes as Sizes
 from .figure import experiment as experiment
 from .figure import row as row
-from .scenarios import MUCH as MUCH
 from .scenarios import baseline as baseline
 from .scenarios import generalises as generalises
 from .scenarios import scenario_one as scenario_one
@@ -19,7 +18,6 @@ from .scenarios import scenario_two as scenario_two
 from .scenarios import unless_short as unless_short
 
 __all__ = [
-    "MUCH",
     "Count",
     "Epochs",
     "Evidence",

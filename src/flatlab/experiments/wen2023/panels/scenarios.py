@@ -79,7 +79,7 @@ def scenario_two(
     found: Evidence,
     *,
     fails: bool = False,
-    worse_by: float = 0.0,
+    much: bool = False,
     degrades_after: int | None = None,
     bound_needs: str = "lab",
 ) -> list[Verdict]:
@@ -90,7 +90,7 @@ def scenario_two(
     Args:
         found: The evidence.
         fails: Whether the paper also says that 1-SAM fails to generalise.
-        worse_by: How much larger 1-SAM's test error must be; `MUCH` where it is much worse.
+        much: Whether it says much worse: by more than `MUCH`.
         degrades_after: The epoch after which the paper sees 1-SAM's test error grow.
         bound_needs: The preset whose epochs it takes to say that 1-SAM does not reach the floor.
     """
@@ -106,10 +106,10 @@ def scenario_two(
         ),
         above(
             f"{name}.worse",
-            f"1-SAM generalises{' much' if worse_by else ''} worse than {descent} "
+            f"1-SAM generalises{' much' if much else ''} worse than {descent} "
             "(difference of test errors)",
             [b - a for a, b in found.pairs("gd", "sam", "test_error")],
-            worse_by,
+            MUCH if much else 0,
             decisive=both,
         ),
     ]

@@ -36,7 +36,8 @@ BATCHES = (1, 10, None)
 NETWORKS = {
     "plain": lambda width: TwoLayer(width=width),
     "layer norm": lambda width: TwoLayer(width=width, norm="layer"),
-    "smooth": lambda width: TwoLayer(width=width, activation="softplus"),
+    "softplus": lambda width: TwoLayer(width=width, activation="softplus"),
+    "tanh": lambda width: TwoLayer(width=width, activation="tanh"),
     "batch norm": lambda width: TwoLayer(width=width, norm="batch"),
     "deep": lambda width: Deep(depth=3, width=width),
     "deeper": lambda width: Deep(depth=4, width=width),

@@ -29,8 +29,10 @@ CONSTANTS: dict[str, tuple[Constants, Constants]] = {
     "plain, one example": ((3.88, 0.00389, 0.0, 2.71), (186.0, 0.0, 0.0, 2.02)),
     "plain, a batch": ((1180.0, 0.186, 0.0224, 1.6), (2780.0, 0.0167, 0.0611, 3.13)),
     "layer norm, one example": ((752.0, 0.0503, 0.0, 0.0), (690.0, 0.0, 0.0, 2.68)),
-    "smooth, one example": ((220.0, 0.0, 0.0, 27.5), (808.0, 0.0, 0.0, 49.4)),
-    "smooth, a batch": ((2720.0, 0.106, 0.0, 24.2), (6160.0, 0.0727, 0.0, 48.3)),
+    "softplus, one example": ((327.0, 0.0, 0.0667, 0.0), (431.0, 0.0, 0.0912, 0.467)),
+    "softplus, a batch": ((1000.0, 0.211, 0.0229, 1.81), (2010.0, 0.358, 0.0595, 3.19)),
+    "tanh, one example": ((0.0, 0.189, 0.0, 17.8), (0.0, 0.357, 0.0, 30.5)),
+    "tanh, a batch": ((838.0, 0.549, 0.256, 13.0), (889.0, 0.72, 0.456, 27.7)),
     "batch norm": ((0.0, 0.356, 0.018, 0.872), (0.0, 0.742, 0.0345, 1.88)),
     "deep, one example": ((0.0, 0.203, 0.0, 6.61), (0.0, 0.269, 0.0, 11.5)),
     "deep, a batch": ((0.0, 0.938, 0.0628, 0.0), (0.0, 1.64, 0.139, 0.0)),
@@ -68,7 +70,7 @@ def kind_of(config: RunConfig, phase: Phase) -> str:
     if config.arch.norm == "batch":
         return "batch norm"
     if config.arch.activation in ("softplus", "tanh"):
-        return f"smooth, {many}"
+        return f"{config.arch.activation}, {many}"
     if config.arch.norm == "layer" and phase.batch_size == 1:
         return f"layer norm, {many}"
     return f"plain, {many}"

@@ -9,6 +9,7 @@ from ..data import Dataset
 from ..losses import Loss
 from ..models import Architecture, Params, TwoLayer
 from ..models.spec import NORM_EPSILON
+from . import softplus
 from . import trace as formulas
 from .layout import Array, Weights, inputs, pack
 
@@ -90,6 +91,9 @@ def evaluate(arch: Architecture, params: Params, loss: Loss, data: Dataset) -> d
 
 def _hidden(arch: Architecture, weights: Weights, X: Array) -> Array:
     h = X @ weights.W
+    if isinstance(arch, TwoLayer) and arch.activation == "softplus":
+        softplus.replaced(h.ravel())
+        return h
     if isinstance(arch, TwoLayer) and arch.activation != "relu":
         u: Array = formulas.derivatives(arch.activation, h)[0]
         return u

@@ -11,6 +11,8 @@ import math
 import numpy as np
 from numba import njit
 
+from .softplus import softplus
+
 # Reassociation lets reductions vectorise. NaN and infinity keep their meaning: divergence is seen.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
@@ -86,9 +88,7 @@ def activate(activation, h, u, slopes, zero, one):
             slopes[t] = zero if off else one
     elif activation == SOFTPLUS:
         for t in range(h.shape[0]):
-            e = np.exp(-abs(h[t]))
-            u[t] = max(h[t], zero) + np.log1p(e)
-            slopes[t] = one / (one + e) if h[t] > zero else e / (one + e)
+            u[t], slopes[t] = softplus(h[t])
     elif activation == TANH:
         for t in range(h.shape[0]):
             u[t] = np.tanh(h[t])

@@ -37,6 +37,7 @@ from .scalar import (
     ONE,
     PLAIN,
     RELU,
+    SOFTPLUS,
     ZERO,
     activate,
     ascent_length,
@@ -44,6 +45,7 @@ from .scalar import (
     dot,
     slope,
 )
+from .softplus import softplus
 
 # Rows of H that catch up together with the tiles before theirs.
 TILE = 10
@@ -144,6 +146,35 @@ def _relu_step(h, a, before, squared_x, y, loss, ascent, grad_a, c, hyper):
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
+def _softplus_step(h, a, before, squared_x, y, loss, ascent, grad_a, c, hyper):
+    """Do what `_step` does for plain softplus, as `_relu_step` does for ReLU."""
+    zero = hyper[ZERO]
+    f, norm_a, norm_h = zero, zero, zero
+    keep, step, grad_before = before
+    for t in range(a.shape[0]):
+        a_t = keep * a[t] - step * grad_before[t]
+        u, rate = softplus(h[t])
+        v = a_t * rate
+        a[t], grad_a[t], c[t] = a_t, u, v
+        f += a_t * u
+        norm_a += u * u
+        norm_h += v * v
+    gradient = slope(loss, f, y, hyper)
+    if ascent != PLAIN:
+        squared = gradient * gradient * (norm_a + squared_x * norm_h)
+        s = ascent_length(ascent, squared, hyper) * gradient
+        s_h = s * squared_x
+        f = zero
+        for t in range(a.shape[0]):
+            up_a = a[t] + s * grad_a[t]
+            u, rate = softplus(h[t] + s_h * c[t])
+            grad_a[t], c[t] = u, up_a * rate
+            f += up_a * u
+        gradient = slope(loss, f, y, hyper)
+    return hyper[LR] * gradient, f
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
 def _corrected_tile(H, C, gram, kappas, start, end, tile, factors, one):
     """Subtract the updates before a tile from its rows of H: one product for all of them."""
     rows = end - start
@@ -180,15 +211,16 @@ def _corrected(h, C, gram_row, kappas, start, end, scale):
 def kernel(activation, norm, loss, ascent, apart=False, noisy=False):
     """Return the kernel for four codes of `scalar` (norm: none or layer).
 
-    The plain ReLU network, where almost all time is spent, has a kernel of its own for each loss
-    and ascent, compiled with the two codes as constants; one kernel serves all other networks.
-    `apart` says that the bias has steps of its own, `noisy` that inputs have noise.
+    The plain networks with ReLU and softplus, where almost all time is spent, have kernels of their
+    own for each loss and ascent, compiled with the codes as constants; one kernel serves all other
+    networks. `apart` says that the bias has steps of its own, `noisy` that inputs have noise.
     """
-    hot = activation == RELU and norm == NONE
-    return _kernel(hot, loss if hot else 0, ascent if hot else 0, apart, noisy)
+    hot = norm == NONE and activation in (RELU, SOFTPLUS)
+    codes = (activation, loss, ascent) if hot else (-1, 0, 0)
+    return _kernel(*codes, apart, noisy)
 
 
-@functools.cache
+@functools.cache  # numba's cache on disk tells kernels apart by these numbers, not by functions
 def _kernel(hot, loss, ascent, apart, noisy):
     @njit(cache=True, fastmath=FAST, error_model="numpy")
     def train(W, a, X, y, d, first, last, epoch0, size, keys, codes, hyper):
@@ -266,16 +298,21 @@ def _kernel(hot, loss, ascent, apart, noisy):
                         for t in range(width):
                             h[t] += b[t]
                     target = y[order[start + j]] + hyper[NOISE] * W.dtype.type(noise[start + j])
-                    if hot:
+                    if hot == RELU:
                         step, f = _relu_step(
                             h, a, before, squared_x, target, loss, ascent, grad_a, c, hyper
                         )
-                        before, grad_a = (keep, step, grad_a), before[2]
+                    elif hot == SOFTPLUS:
+                        step, f = _softplus_step(
+                            h, a, before, squared_x, target, loss, ascent, grad_a, c, hyper
+                        )
                     else:
                         step, f = _step(
                             h, a, squared_x, target, codes[0], codes[1], codes[2], codes[3],
                             grad_a, c, work, hyper,
                         )  # fmt: skip
+                    if hot >= 0:
+                        before, grad_a = (keep, step, grad_a), before[2]
                     if not np.isfinite(f):
                         return block
                     if apart:

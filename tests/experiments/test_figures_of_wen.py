@@ -415,6 +415,18 @@ def test_what_is_said_of_a_minimum_needs_one():
     assert on_minimum(held, [0.5], decisive=True, short=True).holds is None
 
 
+def test_the_few_seeds_that_left_their_minimum_are_counted_and_left_out():
+    left = {"train_loss": [1e-4, 0.02, 1e-4], "test_error": [0.3, 0.0, 0.3]}
+    found = lab_verdicts(fig4, {"sam": left})
+    assert found["sam_fails"].holds and found["sam_fails"].measured == pytest.approx(0.3)
+    assert {v.reason.rpartition(", ")[2] for v in found.values()} == {
+        "in the 2 of 3 seeds at a minimum"
+    }
+    left = {"train_loss": [1e-4, 0.02, 0.03], "test_error": [0.3, 0.0, 0.3]}
+    found = lab_verdicts(fig4, {"sam": left})["sam_fails"]
+    assert found.holds is None and found.reason.startswith("2 of 3 seeds not at a minimum")
+
+
 def test_a_claim_that_fails_tells_how_training_went():
     found = lab_verdicts(fig4, {"sam": {"test_error": (0.3, 0.2)}})
     assert found["degrades"].because.startswith("the test error was least at epoch 240,000, 0.2")

@@ -39,10 +39,12 @@ What the paper leaves unsaid, and what is done here:
   (7.87 against 7.96 on one draw) that generalises worse: flatlab.x1.bn_flatter_nongeneralising.
 - What the paper reads in the weights it reads in a minimum: where the training loss is not below
   0.01 these claims fail, whatever the weights look like.
-- `lab` shortens the phases to 2,500 and 100 epochs (usam: 500 and 100; half: 2,500 each). What
-  1-SAM does not reach in the first is not assessed, as it has not converged. In `paper` the rows of
-  usam, which are ours, have 5,000 epochs each, as its first stands still after some 400; those of
-  half have 5,000 and 15,000.
+- What is not reached at a minimum fails only where the trace stands: as long as it falls by a tenth
+  in the second half of the phase it is not assessed, as in `beyond/algorithms`.
+- `lab` shortens the phases to 5,000 and 100 epochs (usam: 500 and 100; half: 2,500 each). After
+  2,500 the first still falls by that rule; the paper's 100,000 take the trace from 1.41 to 1.18 of
+  the infimum and change no verdict. In `paper` the rows of usam, which are ours, have 5,000 epochs
+  each, as its first stands still after some 400; those of half have 5,000 and 15,000.
 """
 
 from __future__ import annotations
@@ -56,15 +58,12 @@ from pydantic import Field
 
 from ...data import Dataset
 from ...models import Init, Params, TwoLayer
-from ...run import Run
 from ...specs import spec
 from ...theory import batch_norm_xor
 from ..contract import Verdict
-from ..evidence import after_first_phase, at
 from ..judging import FRACTION, INTERPOLATES, THRESHOLD, on_minimum
 from ._figure2b import (
     PRINTED_COLUMNS,
-    carried_by_four,
     column_norms,
     columns,
     misalignment,
@@ -73,6 +72,7 @@ from ._figure2b import (
     patterns,
     printed_neurons,
 )
+from ._stages import STILL_FALLS, Stage, because, over_infimum, still_falls
 from .panels import (
     Count,
     Evidence,
@@ -88,7 +88,6 @@ from .panels import (
 )
 
 ALIGNED = 0.1  # sine of the angle between a neuron and its feature
-NEARLY_ZERO = 0.9  # training loss; the zero function has 1
 LARGER = 0.5  # length of another column over that of the first two
 POSITIVE = (0.0, np.inf)
 
@@ -123,7 +122,7 @@ PRESETS = {
     ),
     "lab": Settings(
         seeds=3,
-        sam_epochs=2_500,
+        sam_epochs=5_000,
         sam_epochs_second=100,
         usam_epochs=500,
         usam_epochs_second=100,
@@ -134,54 +133,14 @@ PRESETS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Stage:
-    """A moment to look at: the end of a part's phase.
-
-    Attributes:
-        key: Its name in claims.
-        label: Its name in tables and sentences.
-        part: The part's key.
-        last: Whether it is the end of the last phase, not of the first.
-        needs: The preset whose epochs are enough to say that something is not reached.
-        readable: Whether to judge the weights too, not only what the network does.
-    """
-
-    key: str
-    label: str
-    part: str
-    last: bool
-    needs: str
-    readable: bool = True
-
-    def fit(self, found: Evidence) -> bool:
-        """Return whether it can be judged: sizes are large enough, every run got there."""
-        runs = found.runs[self.part].values()
-        return found.decisive and all(
-            run.status == "done" or (not self.last and bool(run.ends)) for run in runs
-        )
-
-    def value(self, run: Run, column: str, share: float = 1.0) -> float:
-        """Return a column of the history when a share of the stage's phase has passed."""
-        first = run.config.schedule[0].epochs
-        begin, length = (first, run.config.epochs - first) if self.last else (0, first)
-        if self.last and share == 1:
-            return run.final[column]
-        return at(run, round(begin + share * length), column)
-
-    def params(self, run: Run) -> Params:
-        """Return the weights; those of the last finite state if the first phase diverged."""
-        return run.params if self.last or not run.ends else run.ends[0]
-
-
 STAGES = (
-    Stage("first", "1-SAM, first phase", "sam", False, "paper"),
+    Stage("first", "1-SAM, first phase", "sam", False),
     # The second phase leaves the minimum within some 20 epochs, and does not come back.
-    Stage("second", "1-SAM, both phases", "sam", True, "lab"),
+    Stage("second", "1-SAM, both phases", "sam", True),
     # Without a normalised ascent the first phase stands still long before the end of `lab`.
-    Stage("usam_first", "ascent not normalised, first phase", "usam", False, "lab"),
-    Stage("usam_second", "ascent not normalised, both phases", "usam", True, "lab", readable=False),
-    Stage("half", "second radius halved", "half", True, "lab"),
+    Stage("usam_first", "ascent not normalised, first phase", "usam", False),
+    Stage("usam_second", "ascent not normalised, both phases", "usam", True, readable=False),
+    Stage("half", "second radius halved", "half", True),
 )
 
 
@@ -211,10 +170,13 @@ def _judged(found: Evidence, stage: Stage) -> list[Verdict]:
 
     losses = values("train_loss")
     why = because(found, stage) if fit and losses else ""
+    moving = fit and bool(losses) and still_falls(found, stage)
 
     def settled(verdict: Verdict) -> Verdict:
-        verdict = unless_short(found, verdict, stage.part, stage.needs)
+        verdict = unless_short(found, verdict, stage.part, "lab")
         verdict = on_minimum(verdict, losses, decisive=fit)
+        if verdict.holds is False and moving:
+            verdict = dataclasses.replace(verdict, holds=None, reason=STILL_FALLS)
         if found.part(stage.part).ours:
             verdict = dataclasses.replace(verdict, paper="ours")
         return dataclasses.replace(verdict, because=why) if verdict.holds is False else verdict
@@ -290,45 +252,6 @@ def _judged(found: Evidence, stage: Stage) -> list[Verdict]:
             )
         ),
     ]
-
-
-def over_infimum(found: Evidence, stage: Stage, share: float = 1.0) -> list[float]:
-    """Return the Gauss–Newton trace over the xor network's infimum of the same data.
-
-    `share` is how much of the stage's last phase has passed.
-    """
-    floors = found.floors[stage.part]
-    return [
-        stage.value(run, "trace_ggn", share) / floors[seed]
-        for seed, run in found.runs[stage.part].items()
-    ]
-
-
-def because(found: Evidence, stage: Stage) -> str:
-    """Say what happened to the network up to a stage, in means over seeds."""
-    runs = list(found.runs[stage.part].values())
-    loss = float(np.mean([stage.value(run, "train_loss") for run in runs]))
-    if stage.last and loss >= INTERPOLATES:
-        first = np.mean([after_first_phase(run, "train_loss") for run in runs])
-        left = max(leaves_minimum(run) for run in runs)
-        zero = ", that of a network near the zero function" if loss > NEARLY_ZERO else ""
-        return (
-            f"the training loss was {first:.1e} at the end of the first phase, is first logged "
-            f"above {INTERPOLATES} at most {left:,} epochs later, and ends at {loss:.3f}{zero}"
-        )
-    half, end = (float(np.mean(over_infimum(found, stage, share))) for share in (0.5, 1.0))
-    carried = np.mean([carried_by_four(stage.params(run)) for run in runs])
-    return (
-        f"in the second half of the phase the trace went from {half:.3f} to {end:.3f} of the xor "
-        f"network's infimum, and the four largest neurons carry {carried:.0%} of the output weights"
-    )
-
-
-def leaves_minimum(run: Run) -> int:
-    """Return after how many epochs of the second phase the training loss is logged as large."""
-    begin = run.config.schedule[0].epochs
-    epochs, losses = run.columns["epoch"], run.columns["train_loss"]
-    return int(epochs[(epochs > begin) & (losses >= INTERPOLATES)].min(initial=epochs[-1])) - begin
 
 
 def tables(found: Evidence) -> dict[str, list[dict[str, Any]]]:

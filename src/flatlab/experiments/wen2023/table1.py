@@ -95,7 +95,7 @@ PRESETS = {
         no_bias_epochs=20_000,
         bias_epochs=80_000,
         bias_epochs_second=160_000,
-        batch_norm_epochs=2_500,
+        batch_norm_epochs=5_000,
         batch_norm_epochs_second=100,
     ),
     "paper": Settings(),

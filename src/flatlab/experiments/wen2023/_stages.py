@@ -1,0 +1,102 @@
+"""The moments at which Figure 2 is judged: where a network is, and whether it still moves."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from ...models import Params
+from ...run import Run
+from ..evidence import after_first_phase, at, fell
+from ..judging import INTERPOLATES
+from ._figure2b import carried_by_four
+from .panels import Evidence
+
+NEARLY_ZERO = 0.9  # training loss; the zero function has 1
+STILL_FALLS = "the trace fell by a tenth in the second half of the phase: it is still on its way"
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """A moment to look at: the end of a part's phase.
+
+    Attributes:
+        key: Its name in claims.
+        label: Its name in tables and sentences.
+        part: The part's key.
+        last: Whether it is the end of the last phase, not of the first.
+        readable: Whether to judge the weights too, not only what the network does.
+    """
+
+    key: str
+    label: str
+    part: str
+    last: bool
+    readable: bool = True
+
+    def fit(self, found: Evidence) -> bool:
+        """Return whether it can be judged: sizes are large enough, every run got there."""
+        runs = found.runs[self.part].values()
+        return found.decisive and all(
+            run.status == "done" or (not self.last and bool(run.ends)) for run in runs
+        )
+
+    def value(self, run: Run, column: str, share: float = 1.0) -> float:
+        """Return a column of the history when a share of the stage's phase has passed."""
+        first = run.config.schedule[0].epochs
+        begin, length = (first, run.config.epochs - first) if self.last else (0, first)
+        if self.last and share == 1:
+            return run.final[column]
+        return at(run, round(begin + share * length), column)
+
+    def params(self, run: Run) -> Params:
+        """Return the weights; those of the last finite state if the first phase diverged."""
+        return run.params if self.last or not run.ends else run.ends[0]
+
+
+def over_infimum(found: Evidence, stage: Stage, share: float = 1.0) -> list[float]:
+    """Return the Gauss–Newton trace over the xor network's infimum of the same data.
+
+    `share` is how much of the stage's last phase has passed.
+    """
+    floors = found.floors[stage.part]
+    return [
+        stage.value(run, "trace_ggn", share) / floors[seed]
+        for seed, run in found.runs[stage.part].items()
+    ]
+
+
+def still_falls(found: Evidence, stage: Stage) -> bool:
+    """Return whether the network is at a minimum, its trace above the infimum and on its way."""
+    runs = found.runs[stage.part].values()
+    loss = np.mean([stage.value(run, "train_loss") for run in runs])
+    half, end = (float(np.mean(over_infimum(found, stage, share))) for share in (0.5, 1.0))
+    return bool(loss < INTERPOLATES) and end > 1 and fell(half, end)
+
+
+def because(found: Evidence, stage: Stage) -> str:
+    """Say what happened to the network up to a stage, in means over seeds."""
+    runs = list(found.runs[stage.part].values())
+    loss = float(np.mean([stage.value(run, "train_loss") for run in runs]))
+    if stage.last and loss >= INTERPOLATES:
+        first = np.mean([after_first_phase(run, "train_loss") for run in runs])
+        left = max(leaves_minimum(run) for run in runs)
+        zero = ", that of a network near the zero function" if loss > NEARLY_ZERO else ""
+        return (
+            f"the training loss was {first:.1e} at the end of the first phase, is first logged "
+            f"above {INTERPOLATES} at most {left:,} epochs later, and ends at {loss:.3f}{zero}"
+        )
+    half, end = (float(np.mean(over_infimum(found, stage, share))) for share in (0.5, 1.0))
+    carried = np.mean([carried_by_four(stage.params(run)) for run in runs])
+    return (
+        f"in the second half of the phase the trace went from {half:.3f} to {end:.3f} of the xor "
+        f"network's infimum, and the four largest neurons carry {carried:.0%} of the output weights"
+    )
+
+
+def leaves_minimum(run: Run) -> int:
+    """Return after how many epochs of the second phase the training loss is logged as large."""
+    begin = run.config.schedule[0].epochs
+    epochs, losses = run.columns["epoch"], run.columns["train_loss"]
+    return int(epochs[(epochs > begin) & (losses >= INTERPOLATES)].min(initial=epochs[-1])) - begin

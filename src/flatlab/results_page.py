@@ -74,7 +74,8 @@ def page(
         manifest=f"{name}-manifest.json",
     )
     parts = [header, "## Verdicts\n"]
-    parts += [agreement(found, other) + "\n"] if other else []
+    if other:
+        parts += [agreement(found, other) + "\n", *left_open(found, other)]
     parts.append(markdown(cells(_verdicts(found, other))))
     failing = [row for row in found["verdicts"] if row["verdict"] == "fails"]
     if failing:
@@ -119,6 +120,34 @@ def agreement(found: Mapping[str, Any], other: Mapping[str, Any]) -> str:
         f"neither, and {len(opposed)} are decided differently"
     )
     return textwrap.fill(f"{text}{': ' if opposed else ''}{', '.join(opposed)}.", 100)
+
+
+def left_open(found: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
+    """Yield an item for each claim that the other preset decides and this one does not, and why.
+
+    >>> row = {"claim": "a", "experiment": "e", "verdict": "not assessed", "measured": 0.2}
+    >>> row |= {"low": 0.0, "high": 0.4, "reason": "the interval contains 0.1"}
+    >>> one = {"preset": "lab", "verdicts": [row], "experiments": [{"id": "e", "seeds": 3}]}
+    >>> decided = row | {"verdict": "holds", "measured": 0.3, "low": None, "high": None}
+    >>> print("".join(left_open(one, {"preset": "paper", "verdicts": [decided]})))
+    Decided by paper and open in lab:
+    - `a`: 0.2 [0, 0.4] over 3 seeds, the interval contains 0.1; paper: holds, 0.3.
+    """
+    theirs = {row["claim"]: row for row in other["verdicts"] if row["verdict"] != "not assessed"}
+    seeds = {part["id"]: part["seeds"] for part in found["experiments"]}
+    rows = [row for row in found["verdicts"] if row["verdict"] == "not assessed"]
+    rows = [row for row in rows if row["claim"] in theirs]
+    if rows:
+        yield f"Decided by {other['preset']} and open in {found['preset']}:\n"
+    for row in rows:
+        one, count = theirs[row["claim"]], seeds.get(row["experiment"])
+        over = f" over {count} seeds" if count else ""
+        yield (
+            f"- `{row['claim']}`: {_interval(row)}{over}, {row['reason']}; {other['preset']}: "
+            f"{one['verdict']}, {_interval(one)}."
+        )
+    if rows:
+        yield ""
 
 
 def _verdicts(

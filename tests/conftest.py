@@ -16,12 +16,15 @@ import pytest
 from flatlab import cli, load_run
 from flatlab.store import RunStore
 
-LONGEST = ("test_reproduce.py",)  # runs every quick experiment once
+LONGEST = "test_reproduce.py"
 
 
 def pytest_collection_modifyitems(items):
-    """Put the longest files first, so that no worker is left alone with one at the end."""
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    """Put what compiles kernels first and what runs every quick experiment next.
+
+    Then that finds the kernels compiled, and no worker is left alone with it at the end.
+    """
+    items.sort(key=lambda item: ("engine" not in item.path.parts, item.path.name != LONGEST))
 
 
 # A run of a fraction of a second, and Table 1 at a size where starting processes is all the cost.

@@ -306,7 +306,7 @@ def test_quick_assesses_nothing_and_shows_everything(quick):
     cases = [(row["network"], row["choice"], row["variation"]) for row in rows]
     assert len(set(cases)) == len(cases)
     assert {row["choice"] for row in rows} == {*CHOICES, "base"} - {"sharpness"}
-    assert all(row["seeds"] == 2 for row in rows)
+    assert all(row["seeds"] == 1 for row in rows)
     assert len(rows) == len(TRIED) + len(SCENARIOS) + 4 * 5  # three test sets and two thresholds
 
 

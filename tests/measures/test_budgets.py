@@ -42,10 +42,10 @@ def problem(n=300, sizes=(5, 6, 3), act=nn.ReLU, dtype=torch.float64, data=None)
 def test_an_exact_trace_stops_in_time():
     made = problem(1500, (200, 600, 60), dtype=torch.float32)
     Trace().read(problem(10), Effort(0))  # torch loads parts of itself at the first use
-    began = time.monotonic()
+    began = time.process_time()  # what others do on the machine does not count
     outcome = Trace().read(made, Effort(0, Budget(seconds=0.3)))
     # In all it takes seconds; a group of examples more than the budget is a fraction of one.
-    assert time.monotonic() - began < 1.5
+    assert time.process_time() - began < 1.5
     assert not outcome.complete and not outcome.exact and outcome.dof >= 3
     assert "of 1,500 examples" in outcome.method
 

@@ -69,7 +69,7 @@ class Settings(table1.Settings):
 
 PRESETS = {
     "quick": Settings(
-        seeds=2,
+        seeds=1,
         width=40,
         batch_norm_width=30,
         d=6,

@@ -12,6 +12,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import (
     FuncFormatter,
     LogLocator,
@@ -28,6 +29,7 @@ COLOURS = {"sam": "#0072B2", "gd": "#D55E00"}
 FALLBACK = ("#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7a5195", "#8c6d31")
 FEW = 12  # so many points of a curve are marked one by one
 INK, FAINT = "#222222", "#8a8a8a"
+HALO = [withStroke(linewidth=2.5, foreground="white")]  # words can be read on a curve
 
 STYLE: dict[Any, Any] = {
     "font.size": 10.5,
@@ -124,7 +126,7 @@ def _dots(ax: Axes, panel: Dots, named: bool) -> None:
         ax.axvline(line.value, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
         ax.annotate(
             line.label, (line.value, 1), xycoords=("data", "axes fraction"), xytext=(3, -2),
-            textcoords="offset points", va="top", fontsize=8.5, color=INK,
+            textcoords="offset points", va="top", fontsize=8.5, color=INK, path_effects=HALO,
         )  # fmt: skip
     ax.set_yticks(range(len(panel.dots)), [dot.label if named else "" for dot in panel.dots])
     ax.set_ylim(len(panel.dots) - 0.5, -0.8)
@@ -159,6 +161,7 @@ def _panel(ax: Axes, panel: Panel, plot: Plot) -> None:
             va="bottom" if line.above else "top",
             fontsize=8.5,
             color=INK,
+            path_effects=HALO,
         )
     ax.set_title(panel.title, loc="left", color=INK)
     ax.set_ylabel(panel.ylabel)

@@ -2,7 +2,7 @@
 
 Source:   Wen, Li & Ma 2023, Figure 1; hyper-parameters from their Table 2, rows 1a and 1b.
 Command:  flatlab run wen2023/fig1
-Seconds:  28 of training on one core (lab, 3 seeds, two runs at a time)
+Seconds:  17 of training on one core (lab, 3 seeds, two runs at a time)
 Claim:    "In both cases, the model reaches perfect generalization. Notice that although weight
           decay doesn't explicitly regularize model sharpness, the flatness of the model decreases
           through training." It is the sharpness that decreases.

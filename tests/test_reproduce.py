@@ -156,6 +156,25 @@ def test_a_page_of_damaged_files_is_refused(quick, tmp_path, name, text, words):
         results_page.make(folder, tmp_path / "page.md")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda found: found["verdicts"][0].pop("reason"),
+        lambda found: found["verdicts"][0].update(measured="x"),
+        lambda found: found["experiments"][2].pop("seeds"),
+        lambda found: found.update(experiments=[1]),
+    ],
+)
+def test_a_page_of_a_document_with_another_form_is_refused(quick, tmp_path, change):
+    folder = tmp_path / "copy"
+    shutil.copytree(folder_of(quick, "wen2023"), folder)
+    document = json.loads((folder / "verdicts.json").read_text())
+    change(document)
+    (folder / "verdicts.json").write_text(json.dumps(document))
+    with pytest.raises(UserError, match="by another version or changed by hand"):
+        results_page.make(folder, tmp_path / "page.md", folder)
+
+
 def test_a_page_is_compared_with_its_own_source_alone(quick, tmp_path):
     one, other = folder_of(quick, "wen2023"), folder_of(quick, "beyond")
     with pytest.raises(UserError, match="is a reproduction of 'beyond': give one of 'wen2023'"):

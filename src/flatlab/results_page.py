@@ -129,22 +129,25 @@ def left_open(found: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[st
     >>> row |= {"low": 0.0, "high": 0.4, "reason": "the interval contains 0.1"}
     >>> one = {"preset": "lab", "verdicts": [row], "experiments": [{"id": "e", "seeds": 3}]}
     >>> decided = row | {"verdict": "holds", "measured": 0.3, "low": None, "high": None}
-    >>> print("".join(left_open(one, {"preset": "paper", "verdicts": [decided]})))
+    >>> other = {"preset": "paper", "verdicts": [decided], "experiments": [{"id": "e", "seeds": 1}]}
+    >>> print("".join(left_open(one, other)))
     Decided by paper and open in lab:
-    - `a`: 0.2 [0, 0.4] over 3 seeds, the interval contains 0.1; paper: holds, 0.3.
+    - `a`: 0.2 [0, 0.4] (seeds: 3), the interval contains 0.1; paper: holds, 0.3 (seeds: 1).
     """
     theirs = {row["claim"]: row for row in other["verdicts"] if row["verdict"] != "not assessed"}
-    seeds = {part["id"]: part["seeds"] for part in found["experiments"]}
+    seeds, their_seeds = (
+        {part["id"]: part["seeds"] for part in document["experiments"]}
+        for document in (found, other)
+    )
     rows = [row for row in found["verdicts"] if row["verdict"] == "not assessed"]
     rows = [row for row in rows if row["claim"] in theirs]
     if rows:
         yield f"Decided by {other['preset']} and open in {found['preset']}:\n"
     for row in rows:
-        one, count = theirs[row["claim"]], seeds.get(row["experiment"])
-        over = f" over {count} seeds" if count else ""
+        one, id = theirs[row["claim"]], row["experiment"]
         yield (
-            f"- `{row['claim']}`: {_interval(row)}{over}, {row['reason']}; {other['preset']}: "
-            f"{one['verdict']}, {_interval(one)}."
+            f"- `{row['claim']}`: {_interval(row)} (seeds: {seeds[id]}), {row['reason']}; "
+            f"{other['preset']}: {one['verdict']}, {_interval(one)} (seeds: {their_seeds[id]})."
         )
     if rows:
         yield ""
@@ -253,16 +256,25 @@ def make(folder: Path, path: Path, other: Path | None = None) -> list[Path]:
     _document(folder, manifest.name)
     ensure_directory(path.parent / IMAGES)
     files = {path.parent / f"{name}-manifest.json": _content(manifest)}
+    beside = _document(other, VERDICTS) if other else None
+    try:
+        if beside and beside["source"] != found["source"]:
+            raise UserError(
+                f"{other} is a reproduction of {beside['source']!r}: "
+                f"give one of {found['source']!r}"
+            )
+        text = page(found, path, folder, beside, other)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        places = " or ".join(f"{place / VERDICTS}" for place in (folder, other) if place)
+        raise UserError(
+            f"{places} was written by another version or changed by hand "
+            f"({type(error).__name__}: {error}): reproduce it again"
+        ) from error
     for part in found["experiments"]:
         for picture in part["pictures"]:
             image = path.parent / IMAGES / _image(name, picture)
             files[image] = _picture(folder / picture)
-    beside = _document(other, VERDICTS) if other else None
-    if beside and beside["source"] != found["source"]:
-        raise UserError(
-            f"{other} is a reproduction of {beside['source']!r}: give one of {found['source']!r}"
-        )
-    files[path] = page(found, path, folder, beside, other).encode()
+    files[path] = text.encode()
     for target, content in files.items():
         write_atomically(target, content)
     return list(files)
@@ -275,28 +287,14 @@ def _document(folder: Path, name: str) -> dict[str, Any]:
         raise StoreError(f"{folder / name} is damaged ({error}): reproduce it again") from None
     if not isinstance(found, dict) or "experiments" not in found:
         raise UserError(f"{folder / name} was not written by `flatlab reproduce`")
-    if name == VERDICTS and not _is_of_today(found):
-        raise UserError(f"{folder / name} was written by another version: reproduce it again")
     return found
-
-
-def _is_of_today(found: Mapping[str, Any]) -> bool:
-    """Return whether a document has what a page needs."""
-    try:
-        return (
-            {"source", "preset", "wall_seconds", "epochs", "verdicts", "runs"} <= set(found)
-            and all({"tables", "pictures", "finding"} <= set(part) for part in found["experiments"])
-            and all({"claim", "verdict", "because"} <= set(row) for row in found["verdicts"])
-        )
-    except TypeError:
-        return False
 
 
 def _picture(path: Path) -> bytes:
     try:
         return compact(_content(path))
-    except OSError as error:  # PIL's, of something that is no picture
-        raise StoreError(f"{path} is damaged ({error}): reproduce it again") from None
+    except OSError:  # PIL's
+        raise StoreError(f"{path} is damaged, it is no picture: reproduce it again") from None
 
 
 def _content(path: Path) -> bytes:

@@ -22,7 +22,8 @@ def test_it_equals_the_definition_to_three_units_in_the_last_place(dtype):
     info = np.finfo(dtype)
     lost = np.log(float(info.tiny))
     near = np.random.default_rng(0).normal(0, 3, 20_000)
-    h = np.concatenate([near, np.linspace(lost + 1, -lost, 20_000), [0.0, -0.0]]).astype(dtype)
+    cut = np.ceil(lost)
+    h = np.concatenate([near, np.linspace(cut, -lost, 20_000), [0.0, -0.0]]).astype(dtype)
 
     u, slopes = filled(h)
 
@@ -36,7 +37,8 @@ def test_it_equals_the_definition_to_three_units_in_the_last_place(dtype):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_far_below_zero_it_is_zero_and_above_it_is_the_identity(dtype):
     lost = float(np.log(np.finfo(dtype).tiny))
-    h = np.array([-np.inf, 10 * lost, lost - 1, -lost + 1, -10 * lost, np.inf], dtype)
+    below = np.nextafter(np.ceil(lost), -np.inf, dtype=dtype)
+    h = np.array([-np.inf, 10 * lost, below, -lost + 1, -10 * lost, np.inf], dtype)
     u, slopes = filled(h)
     np.testing.assert_array_equal(u, np.maximum(h, 0))
     np.testing.assert_array_equal(slopes, [0, 0, 0, 1, 1, 1])

@@ -415,16 +415,19 @@ def test_what_is_said_of_a_minimum_needs_one():
     assert on_minimum(held, [0.5], decisive=True, short=True).holds is None
 
 
-def test_the_few_seeds_that_left_their_minimum_are_counted_and_left_out():
-    left = {"train_loss": [1e-4, 0.02, 1e-4], "test_error": [0.3, 0.0, 0.3]}
+def test_what_fails_in_scenario_2_needs_a_minimum_in_most_seeds_and_names_the_others():
+    left = {"train_loss": [1e-4, 0.02, 1e-4], "test_error": [0.3, 0.27, 0.3]}
     found = lab_verdicts(fig4, {"sam": left})
-    assert found["sam_fails"].holds and found["sam_fails"].measured == pytest.approx(0.3)
-    assert {v.reason.rpartition(", ")[2] for v in found.values()} == {
-        "in the 2 of 3 seeds at a minimum"
+    assert found["sam_fails"].holds and found["sam_fails"].measured == pytest.approx(0.29)
+    assert {v.reason.partition(" (")[2] for v in found.values()} == {
+        "1 of 3 seeds not at a minimum: the training loss is up to 0.02 above the least)"
     }
-    left = {"train_loss": [1e-4, 0.02, 0.03], "test_error": [0.3, 0.0, 0.3]}
+    left["train_loss"] = [1e-4, 0.02, 0.03]
     found = lab_verdicts(fig4, {"sam": left})["sam_fails"]
     assert found.holds is None and found.reason.startswith("2 of 3 seeds not at a minimum")
+    # That it generalises needs one in every seed.
+    found = lab_verdicts(fig1, {"sam": {"train_loss": [1e-4, 0.02, 1e-4]}})["sam_generalises"]
+    assert found.holds is None and found.reason.startswith("1 of 3 seeds not at a minimum")
 
 
 def test_a_claim_that_fails_tells_how_training_went():

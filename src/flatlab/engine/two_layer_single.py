@@ -211,7 +211,7 @@ def _corrected(h, C, gram_row, kappas, start, end, scale):
 def kernel(activation, norm, loss, ascent, apart=False, noisy=False):
     """Return the kernel for four codes of `scalar` (norm: none or layer).
 
-    The plain networks with ReLU and softplus, where almost all time is spent, have kernels of their
+    The plain networks with ReLU and softplus, where most epochs are spent, have kernels of their
     own for each loss and ascent, compiled with the codes as constants; one kernel serves all other
     networks. `apart` says that the bias has steps of its own, `noisy` that inputs have noise.
     """

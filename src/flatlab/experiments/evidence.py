@@ -112,15 +112,7 @@ def falling(runs: Iterable[Run], column: str) -> bool:
     The column is a mean over seeds; without runs nothing falls.
     """
     pairs = [(at(run, run.config.epochs // 2, column), run.final[column]) for run in runs]
-    return bool(pairs) and fell(*np.mean(pairs, axis=0))
-
-
-def fell(half: float, end: float) -> bool:
-    """Return whether the second half of training took a tenth of what the first had left.
-
-    >>> fell(10, 9.5), fell(10, 8.5)
-    (False, True)
-    """
+    half, end = np.mean(pairs, axis=0) if pairs else (0.0, 0.0)
     return bool(end < 0.9 * half)
 
 

@@ -78,7 +78,12 @@ def near(
 
 
 def on_minimum(
-    verdict: Verdict, losses: Sequence[float], *, decisive: bool, short: bool = False
+    verdict: Verdict,
+    losses: Sequence[float],
+    *,
+    decisive: bool,
+    short: bool = False,
+    most: bool = False,
 ) -> Verdict:
     """Return a verdict on a minimum: without one it fails, or is open if training was short.
 
@@ -87,15 +92,18 @@ def on_minimum(
         losses: The training loss of each seed above the least there can be.
         decisive: Whether there is enough to decide at all.
         short: Whether longer training might have reached one.
+        most: Whether more than half of the seeds are enough; the verdict then counts the others.
     """
     off = [loss for loss in losses if loss >= INTERPOLATES]
     if not decisive or not off:
         return verdict
     where = f"{len(off)} of {len(losses)} seeds" if len(losses) > 1 else "one seed:"
-    reason = f"{where} not at a minimum: the training loss is up to {max(off):.3g} above the least"
+    lost = f"{where} not at a minimum: the training loss is up to {max(off):.3g} above the least"
+    if most and 2 * len(off) < len(losses):
+        return dataclasses.replace(verdict, reason=f"{verdict.reason} ({lost})")
     if short:
-        reason += ", and the epochs are below the paper's"
-    return dataclasses.replace(verdict, holds=None if short else False, reason=reason)
+        lost += ", and the epochs are below the paper's"
+    return dataclasses.replace(verdict, holds=None if short else False, reason=lost)
 
 
 def proportion(hits: int, total: int) -> Interval:

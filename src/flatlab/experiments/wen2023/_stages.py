@@ -8,13 +8,12 @@ import numpy as np
 
 from ...models import Params
 from ...run import Run
-from ..evidence import after_first_phase, at, fell
+from ..evidence import after_first_phase, at
 from ..judging import INTERPOLATES
 from ._figure2b import carried_by_four
 from .panels import Evidence
 
 NEARLY_ZERO = 0.9  # training loss; the zero function has 1
-STILL_FALLS = "the trace fell by a tenth in the second half of the phase: it is still on its way"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +25,7 @@ class Stage:
         label: Its name in tables and sentences.
         part: The part's key.
         last: Whether it is the end of the last phase, not of the first.
+        needs: The preset whose epochs are enough to say that something is not reached.
         readable: Whether to judge the weights too, not only what the network does.
     """
 
@@ -33,6 +33,7 @@ class Stage:
     label: str
     part: str
     last: bool
+    needs: str = "lab"
     readable: bool = True
 
     def fit(self, found: Evidence) -> bool:
@@ -65,14 +66,6 @@ def over_infimum(found: Evidence, stage: Stage, share: float = 1.0) -> list[floa
         stage.value(run, "trace_ggn", share) / floors[seed]
         for seed, run in found.runs[stage.part].items()
     ]
-
-
-def still_falls(found: Evidence, stage: Stage) -> bool:
-    """Return whether the network is at a minimum, its trace above the infimum and on its way."""
-    runs = found.runs[stage.part].values()
-    loss = np.mean([stage.value(run, "train_loss") for run in runs])
-    half, end = (float(np.mean(over_infimum(found, stage, share))) for share in (0.5, 1.0))
-    return bool(loss < INTERPOLATES) and end > 1 and fell(half, end)
 
 
 def because(found: Evidence, stage: Stage) -> str:

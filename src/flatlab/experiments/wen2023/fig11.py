@@ -8,8 +8,7 @@ Expected: 1-SAM's trace below the baseline's and at the floor 6·31^(1/3) = 18.8
           test error more than 0.1 above the baseline's ("much worse").
 
 What the paper leaves unsaid, and what is done here:
-- Initial weights, order, loss, weight decay and the test error at f = 0 are as in `table1`. Both
-  hidden layers have width 500; only the first has a bias.
+- Initial weights, order, loss, weight decay and the test error at f = 0 are as in `table1`.
 - The caption says gradient descent, but row 11a has batch size 1, as 11b has: it is SGD with weight
   decay, and is run so.
 - `lab` shortens 11a to 1,000 and 11b to 3,000 epochs. 1-SAM's trace still falls slowly then, so

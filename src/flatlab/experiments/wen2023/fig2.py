@@ -72,7 +72,7 @@ from ._figure2b import (
     patterns,
     printed_neurons,
 )
-from ._stages import STILL_FALLS, Stage, because, over_infimum, still_falls
+from ._stages import Stage, because, over_infimum
 from .panels import (
     Count,
     Evidence,
@@ -134,7 +134,7 @@ PRESETS = {
 
 
 STAGES = (
-    Stage("first", "1-SAM, first phase", "sam", False),
+    Stage("first", "1-SAM, first phase", "sam", False, "paper"),
     # The second phase leaves the minimum within some 20 epochs, and does not come back.
     Stage("second", "1-SAM, both phases", "sam", True),
     # Without a normalised ascent the first phase stands still long before the end of `lab`.
@@ -170,13 +170,10 @@ def _judged(found: Evidence, stage: Stage) -> list[Verdict]:
 
     losses = values("train_loss")
     why = because(found, stage) if fit and losses else ""
-    moving = fit and bool(losses) and still_falls(found, stage)
 
     def settled(verdict: Verdict) -> Verdict:
-        verdict = unless_short(found, verdict, stage.part, "lab")
+        verdict = unless_short(found, verdict, stage.part, stage.needs)
         verdict = on_minimum(verdict, losses, decisive=fit)
-        if verdict.holds is False and moving:
-            verdict = dataclasses.replace(verdict, holds=None, reason=STILL_FALLS)
         if found.part(stage.part).ours:
             verdict = dataclasses.replace(verdict, paper="ours")
         return dataclasses.replace(verdict, because=why) if verdict.holds is False else verdict

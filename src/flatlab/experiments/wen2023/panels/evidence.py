@@ -11,7 +11,7 @@ from ....run import Run
 from ... import evidence
 from ...contract import Verdict
 from ...evidence import by_seed, large_enough
-from ...judging import INTERPOLATES, on_minimum
+from ...judging import on_minimum
 
 if TYPE_CHECKING:
     from .figure import Figure, Part
@@ -41,24 +41,11 @@ class Evidence(evidence.Evidence):
         least = self.figure.loss.least
         return [loss - least for loss in self.final(key, "train_loss")]
 
-    def minimum(self, verdict: Verdict, *keys: str) -> Verdict:
-        """Return a verdict on the minimum of some parts, after asking whether it is one."""
-        for key in keys:
-            short = not self.as_long_as("paper", key)
-            verdict = on_minimum(verdict, self.excess(key), decisive=self.fit(*keys), short=short)
-        return verdict
-
-    def at_minimum(self, key: str) -> Evidence:
-        """Return the evidence without seeds that ended a part off a minimum, if these are few."""
-        least, runs = self.figure.loss.least, self.runs[key]
-        kept = {
-            seed: run
-            for seed, run in runs.items()
-            if run.status != "done" or run.final["train_loss"] - least < INTERPOLATES
-        }
-        if 2 * len(kept) <= len(runs):
-            return self
-        return dataclasses.replace(self, runs={**self.runs, key: kept})
+    def minimum(self, verdict: Verdict, key: str, *, most: bool = False) -> Verdict:
+        """Return a verdict on a part's minimum, after asking whether it is one (`on_minimum`)."""
+        short = not self.as_long_as("paper", key)
+        decisive = self.fit(key)
+        return on_minimum(verdict, self.excess(key), decisive=decisive, short=short, most=most)
 
     def part(self, key: str) -> Part:
         """Return a part by its key."""

@@ -85,8 +85,8 @@ def scenario_two(
 ) -> list[Verdict]:
     """Judge: 1-SAM ends flatter, at the floor where there is one, and generalises worse.
 
-    All of it is said of the minimum that 1-SAM reaches; there must be one. Seeds in which it left
-    its minimum, if they are fewer than half, say nothing of it: they are counted and left out.
+    All of it is said of the minimum that 1-SAM reaches; there must be one in most seeds. The others
+    count as well, and are named.
 
     Args:
         found: The evidence.
@@ -96,8 +96,6 @@ def scenario_two(
         bound_needs: The preset whose epochs it takes to say that 1-SAM does not reach the floor.
     """
     name, descent = f"wen2023.fig{found.figure.number}", found.part("gd").label
-    seeds = len(found.runs["sam"])
-    found = found.at_minimum("sam")
     both, sam = found.fit("gd", "sam"), found.fit("sam")
     verdicts = [
         below(
@@ -142,15 +140,12 @@ def scenario_two(
         )
     if found.part("sam").floor:
         verdicts.append(_reaches_bound(found, name, bound_needs))
-    verdicts = [_of_minimum(found, verdict, "sam") for verdict in verdicts]
-    kept = len(found.runs["sam"])
-    where = f", in the {kept} of {seeds} seeds at a minimum" if kept < seeds else ""
-    return [dataclasses.replace(v, reason=v.reason + where) for v in verdicts]
+    return [_of_minimum(found, verdict, "sam", most=True) for verdict in verdicts]
 
 
-def _of_minimum(found: Evidence, verdict: Verdict, key: str) -> Verdict:
+def _of_minimum(found: Evidence, verdict: Verdict, key: str, most: bool = False) -> Verdict:
     """Return a verdict on a part's minimum; one that fails also tells how training went."""
-    verdict = found.minimum(verdict, key)
+    verdict = found.minimum(verdict, key, most=most)
     if verdict.holds is not False:
         return verdict
     names = {"trace_ggn": "trace", "test_error": "test error"}

@@ -43,7 +43,7 @@ def judge(
         reason = "a run diverged, or the sizes are below those of the preset lab"
     elif interval is None:
         holds, reason = rule(Interval(measured, measured, measured))
-        reason = f"one seed: {reason}"
+        reason = f"one seed: {reason.replace('interval', 'value')}"
     else:
         holds, reason = rule(interval)
     return Verdict(claim, statement, paper, measured, low, high, holds, reason)

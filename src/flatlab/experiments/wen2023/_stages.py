@@ -25,7 +25,7 @@ class Stage:
         label: Its name in tables and sentences.
         part: The part's key.
         last: Whether it is the end of the last phase, not of the first.
-        needs: The preset whose epochs are enough to say that something is not reached.
+        needs: The preset whose epochs are enough to say that signs or trace are not reached.
         readable: Whether to judge the weights too, not only what the network does.
     """
 

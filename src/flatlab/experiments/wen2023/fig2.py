@@ -39,12 +39,13 @@ What the paper leaves unsaid, and what is done here:
   (7.87 against 7.96 on one draw) that generalises worse: flatlab.x1.bn_flatter_nongeneralising.
 - What the paper reads in the weights it reads in a minimum: where the training loss is not below
   0.01 these claims fail, whatever the weights look like.
-- What is not reached at a minimum fails only where the trace stands: as long as it falls by a tenth
-  in the second half of the phase it is not assessed, as in `beyond/algorithms`.
-- `lab` shortens the phases to 5,000 and 100 epochs (usam: 500 and 100; half: 2,500 each). After
-  2,500 the first still falls by that rule; the paper's 100,000 take the trace from 1.41 to 1.18 of
-  the infimum and change no verdict. In `paper` the rows of usam, which are ours, have 5,000 epochs
-  each, as its first stands still after some 400; those of half have 5,000 and 15,000.
+- `lab` shortens the phases to 5,000 and 100 epochs (usam: 500 and 100; half: 2,500 each). With the
+  first at the paper's 100,000 (`--set sam_epochs=100000`) its seeds decide no claim otherwise:
+  the neurons are not aligned (largest sine 0.60 [0.12, 1], in `lab` 0.47 [0.25, 0.69]), the first
+  two columns are large, the signs and the trace are open (1.13 [1.01, 1.24] of the infimum, in
+  `lab` 1.33 [1.16, 1.51]). As the trace still falls, a trace above the infimum does not fail in
+  `lab`. In `paper` the rows of usam, which are ours, have 5,000 epochs each, as its first stands
+  still after some 400; those of half have 5,000 and 15,000.
 """
 
 from __future__ import annotations
@@ -171,8 +172,8 @@ def _judged(found: Evidence, stage: Stage) -> list[Verdict]:
     losses = values("train_loss")
     why = because(found, stage) if fit and losses else ""
 
-    def settled(verdict: Verdict) -> Verdict:
-        verdict = unless_short(found, verdict, stage.part, stage.needs)
+    def settled(verdict: Verdict, needs: str = "lab") -> Verdict:
+        verdict = unless_short(found, verdict, stage.part, needs)
         verdict = on_minimum(verdict, losses, decisive=fit)
         if found.part(stage.part).ours:
             verdict = dataclasses.replace(verdict, paper="ours")
@@ -216,7 +217,8 @@ def _judged(found: Evidence, stage: Stage) -> list[Verdict]:
                 decisive=fit,
                 within=(1, 4),
                 paper="4",
-            )
+            ),
+            stage.needs,
         ),
         settled(
             below(
@@ -246,7 +248,8 @@ def _judged(found: Evidence, stage: Stage) -> list[Verdict]:
                 says("the trace is that of the xor network, approximately (trace/infimum)"),
                 over_infimum(found, stage),
                 decisive=fit,
-            )
+            ),
+            stage.needs,
         ),
     ]
 

@@ -238,6 +238,8 @@ def test_runs_as_in_the_paper_make_every_claim_hold():
         ("sec6.reaches_bound.sim_ln", "sim_ln_sam", {"trace_ggn": 2.3}, "fails"),
         ("table1.flatter", "bias_sam", {"trace_ggn": 90.0}, "fails"),
         ("table1.bias", "bias_sam", {"train_loss": 0.5}, "fails"),
+        ("table1.bias", "bias_sam", {"train_loss": [1e-4, 0.02, 1e-4]}, "holds"),  # as fig4
+        ("table1.no_bias", "no_bias_sam", {"train_loss": [1e-4, 0.02, 1e-4]}, "fails"),
         ("table1.sim_bn", "sim_bn_sam", {"train_loss": (1e-4, 1.0)}, "holds"),
         ("table1.sim_bn", "sim_bn_sam", {"train_loss": (1.0, 1e-4)}, "fails"),
         ("table1.sim_bn_second", "sim_bn_sam", {"train_loss": (1e-4, 1.0)}, "fails"),

@@ -142,7 +142,7 @@ def test_the_page_has_every_verdict_and_links_to_files_that_are_there(quick, pag
 @pytest.mark.parametrize(
     "name, text, words",
     [
-        ("verdicts.json", '{"verdicts": [], "experiments": []}', "written by another version"),
+        ("verdicts.json", '{"verdicts": [], "experiments": []}', "are of different reproductions"),
         ("verdicts.json", "{", "is damaged"),
         ("verdicts.json", "[]", "was not written by `flatlab reproduce`"),
         ("pictures/fig4.png", "no picture", "is damaged"),
@@ -163,6 +163,8 @@ def test_a_page_of_damaged_files_is_refused(quick, tmp_path, name, text, words):
         lambda found: found["verdicts"][0].update(measured="x"),
         lambda found: found["experiments"][2].pop("seeds"),
         lambda found: found.update(experiments=[1]),
+        lambda found: found["experiments"][0].update(finding="\ud800"),
+        lambda found: found.update(wall_seconds=10**400),
     ],
 )
 def test_a_page_of_a_document_with_another_form_is_refused(quick, tmp_path, change):
@@ -173,6 +175,16 @@ def test_a_page_of_a_document_with_another_form_is_refused(quick, tmp_path, chan
     (folder / "verdicts.json").write_text(json.dumps(document))
     with pytest.raises(UserError, match="by another version or changed by hand"):
         results_page.make(folder, tmp_path / "page.md", folder)
+
+
+def test_a_manifest_of_other_runs_and_a_page_without_a_name_are_refused(quick, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(folder_of(quick, "wen2023"), folder)
+    with pytest.raises(UserError, match="needs a file name"):
+        results_page.make(folder, Path("/"))
+    shutil.copy(folder_of(quick, "beyond") / "manifest.json", folder)
+    with pytest.raises(UserError, match="are of different reproductions"):
+        results_page.make(folder, tmp_path / "page.md")
 
 
 def test_a_page_is_compared_with_its_own_source_alone(quick, tmp_path):

@@ -75,7 +75,8 @@ def page(
     )
     parts = [header, "## Verdicts\n"]
     if other:
-        parts += [agreement(found, other) + "\n", *left_open(found, other)]
+        parts += [agreement(found, other) + "\n"]
+        parts += [*left_open(found, other), *left_open(other, found)]
     parts.append(markdown(cells(_verdicts(found, other))))
     failing = [row for row in found["verdicts"] if row["verdict"] == "fails"]
     if failing:
@@ -251,10 +252,15 @@ def make(folder: Path, path: Path, other: Path | None = None) -> list[Path]:
     Raises:
         UserError: The folder is not that of a reproduction.
     """
+    if not path.name:
+        raise UserError(f"the page needs a file name, got {str(path)!r}: give one that ends in .md")
     found, name = _document(folder, VERDICTS), path.stem
     manifest = folder / "manifest.json"
-    _document(folder, manifest.name)
-    ensure_directory(path.parent / IMAGES)
+    listed = _document(folder, manifest.name)
+    if any(listed.get(key) != found.get(key) for key in ("source", "preset", "commit")):
+        raise UserError(
+            f"{manifest} and {folder / VERDICTS} are of different reproductions: reproduce it again"
+        )
     files = {path.parent / f"{name}-manifest.json": _content(manifest)}
     beside = _document(other, VERDICTS) if other else None
     try:
@@ -263,8 +269,8 @@ def make(folder: Path, path: Path, other: Path | None = None) -> list[Path]:
                 f"{other} is a reproduction of {beside['source']!r}: "
                 f"give one of {found['source']!r}"
             )
-        text = page(found, path, folder, beside, other)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        text = page(found, path, folder, beside, other).encode()
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         places = " or ".join(f"{place / VERDICTS}" for place in (folder, other) if place)
         raise UserError(
             f"{places} was written by another version or changed by hand "
@@ -274,7 +280,8 @@ def make(folder: Path, path: Path, other: Path | None = None) -> list[Path]:
         for picture in part["pictures"]:
             image = path.parent / IMAGES / _image(name, picture)
             files[image] = _picture(folder / picture)
-    files[path] = text.encode()
+    files[path] = text
+    ensure_directory(path.parent / IMAGES)
     for target, content in files.items():
         write_atomically(target, content)
     return list(files)
@@ -283,7 +290,7 @@ def make(folder: Path, path: Path, other: Path | None = None) -> list[Path]:
 def _document(folder: Path, name: str) -> dict[str, Any]:
     try:
         found = json.loads(_content(folder / name))
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise StoreError(f"{folder / name} is damaged ({error}): reproduce it again") from None
     if not isinstance(found, dict) or "experiments" not in found:
         raise UserError(f"{folder / name} was not written by `flatlab reproduce`")

@@ -237,6 +237,8 @@ def test_a_trace_that_1_sam_does_not_reach_in_lab_is_left_to_paper():
     found = verdicts(fig2, fig2.PRESETS["lab"], "lab", changes)
     verdict = found["first.reaches_infimum"]
     assert verdict.word == "not assessed" and "preset paper" in verdict.reason
+    longer = dataclasses.replace(fig2.PRESETS["lab"], sam_epochs=100_000)  # the second is short
+    assert verdicts(fig2, longer, "lab", changes)["first.reaches_infimum"].word == "fails"
     # Features are aligned no better at the paper's length, and the other ascent stands still.
     assert found["first.features"].word == "fails"
     assert found["usam_first.features"].word == "fails"

@@ -338,7 +338,7 @@ def findings(experiments: Sequence[Mapping[str, Any]]) -> str:
 def made_with(found: Mapping[str, Any]) -> str:
     """Say which versions, on which machine."""
     used = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
-    source = f"commit {found['commit']}" if found["commit"] else "commit unknown"
+    source = f"judged at commit {found['commit'] or 'unknown'}"
     computer = found["machine"]
     return f"Made with {used}; {source}; {computer['cpu']}, {computer['cores']} cores."
 

@@ -20,9 +20,9 @@ What the paper leaves unsaid, and what is done here:
 - Largest neurons are those with the largest ‖W1_i‖, without the bias.
 - The first phase (radius 0.1) and the second (radius 1) are judged apart, because they differ. At
   radius 1 the ascent and the interpolating solution balance exactly at the flattest minimum; from
-  a point that is not there yet the normalised ascent falls to the zero function in some 20 epochs.
-- One run from a flatter start, the four-neuron xor network itself (width 4, trace 7.99, seed 0),
-  fell too: a training loss of 0.997 within 100 epochs of the second phase.
+  a point that is not there yet the normalised ascent leaves the minimum within 12 epochs (training
+  loss 0.56 to 0.95 then, in `lab`) and is near the zero function after 100. After a first phase of
+  100,000 epochs the losses at that point are 0.99, 0.99 and, with seed 2, 0.66.
 - So the second phase is also run at half the radius ("half", ours), the nearest setting tried that
   keeps the minimum: with `--seeds 1 --set half_rho=0.7` the training loss ends at 0.17, and with
   0.3 and 0.2 the neurons are not aligned yet (sines 0.51 and 0.50 after 2,500 epochs, against
@@ -30,10 +30,9 @@ What the paper leaves unsaid, and what is done here:
   four largest have three signs of (w1, w2).
 - The paper does not say whether the ascent is normalised. So the same rows are also run with the
   ascent ρ∇L ("usam"). It fades as the loss does: in the first phase the network interpolates and
-  then stands still, far from flattest. The second phase is unstable there (of three seeds two
-  diverged at once and one fell to zero); begun at the end of 1-SAM's first phase it stood still
-  instead (seed 0, 1,500 epochs: trace 13.1 before and after). Neither ascent gave the paper's
-  picture at the end of its second phase. The normalised one with half the radius does.
+  then stands still, far from flattest. In the second all three seeds fall to the zero function.
+  Neither ascent gave the paper's picture at the end of its second phase. The normalised one with
+  half the radius does.
 - The reference is the infimum of the trace along the four-neuron xor network on the same data.
   Without Condition 1 it is not known to be the least: at this d and n there is a flatter network
   (7.87 against 7.96 on one draw) that generalises worse: flatlab.x1.bn_flatter_nongeneralising.
@@ -43,9 +42,9 @@ What the paper leaves unsaid, and what is done here:
   first at the paper's 100,000 (`--set sam_epochs=100000`) its seeds decide no claim otherwise:
   the neurons are not aligned (largest sine 0.60 [0.12, 1], in `lab` 0.47 [0.25, 0.69]), the first
   two columns are large, the signs and the trace are open (1.13 [1.01, 1.24] of the infimum, in
-  `lab` 1.33 [1.16, 1.51]). As the trace still falls, a trace above the infimum does not fail in
-  `lab`. In `paper` the rows of usam, which are ours, have 5,000 epochs each, as its first stands
-  still after some 400; those of half have 5,000 and 15,000.
+  `lab` 1.33 [1.16, 1.51]). As the trace still falls, neither a trace above the infimum nor missing
+  signs fail in `lab`. In `paper` the rows of usam, which are ours, have 5,000 epochs each, as its
+  first stands still after some 400; those of half have 5,000 and 15,000.
 """
 
 from __future__ import annotations
@@ -138,7 +137,7 @@ STAGES = (
     Stage("first", "1-SAM, first phase", "sam", False, "paper"),
     # The second phase leaves the minimum within some 20 epochs, and does not come back.
     Stage("second", "1-SAM, both phases", "sam", True),
-    # Without a normalised ascent the first phase stands still long before the end of `lab`.
+    # Without a normalised ascent the first phase stands still before the end of `lab`.
     Stage("usam_first", "ascent not normalised, first phase", "usam", False),
     Stage("usam_second", "ascent not normalised, both phases", "usam", True, readable=False),
     Stage("half", "second radius halved", "half", True),
@@ -173,7 +172,7 @@ def _judged(found: Evidence, stage: Stage) -> list[Verdict]:
     why = because(found, stage) if fit and losses else ""
 
     def settled(verdict: Verdict, needs: str = "lab") -> Verdict:
-        verdict = unless_short(found, verdict, stage.part, needs)
+        verdict = unless_short(found, verdict, stage.part, needs, not stage.last)
         verdict = on_minimum(verdict, losses, decisive=fit)
         if found.part(stage.part).ours:
             verdict = dataclasses.replace(verdict, paper="ours")

@@ -285,12 +285,13 @@ def _sharpness(found: Evidence, tried: list[Case]) -> Verdict:
         f"the Hessian's trace and its Gauss–Newton part agree within {NEAR:.0%} (ratio)",
         ratios[where],
         decisive=found.decisive,
+        paper="silent",
     )
     if not found.decisive or made.measured is None:
         return made
     low, high = min(ratios[where]), max(ratios[where])
     said = f"the Hessian's trace over its Gauss–Newton part is {low:.2f} to {high:.2f} on {where}"
-    return dataclasses.replace(made, paper="silent", reason=said)
+    return dataclasses.replace(made, reason=said)
 
 
 def analyse(s: Settings, preset: str, runs: Mapping[str, Run]) -> Findings:

@@ -27,13 +27,13 @@ class Evidence(evidence.Evidence):
 
     figure: Figure
 
-    def as_long_as(self, preset: str, key: str) -> bool:
-        """Return whether a part has at least the epochs that it has in a preset."""
-        other = self.figure.presets[preset]
+    def as_long_as(self, preset: str, key: str, first: bool = False) -> bool:
+        """Return whether a part, or its first phase, has at least the epochs of a preset."""
+        other, name = self.figure.presets[preset], f"{key}_epochs"
         return all(
             getattr(self.settings, field.name) >= getattr(other, field.name)
             for field in dataclasses.fields(other)
-            if field.name.startswith(f"{key}_epochs")
+            if (field.name == name if first else field.name.startswith(name))
         )
 
     def excess(self, key: str) -> list[float]:

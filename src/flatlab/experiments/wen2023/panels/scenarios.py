@@ -164,9 +164,14 @@ def _reaches_bound(found: Evidence, name: str, needs: str) -> Verdict:
     return unless_short(found, verdict, "sam", needs)
 
 
-def unless_short(found: Evidence, verdict: Verdict, key: str, needs: str) -> Verdict:
-    """Return a verdict; one that fails is not assessed if a part has fewer epochs than a preset."""
-    if verdict.holds is not False or found.as_long_as(needs, key):
+def unless_short(
+    found: Evidence, verdict: Verdict, key: str, needs: str, first: bool = False
+) -> Verdict:
+    """Return a verdict; one that fails is not assessed if a part has fewer epochs than a preset.
+
+    `first` says that it is on the end of the part's first phase.
+    """
+    if verdict.holds is not False or found.as_long_as(needs, key, first):
         return verdict
     reason = f"1-SAM may not have converged: its epochs are below those of the preset {needs}"
     return dataclasses.replace(verdict, holds=None, reason=reason)

@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items):
 
     Then that finds the kernels compiled, and no worker is left alone with it at the end.
     """
-    items.sort(key=lambda item: ("engine" not in item.path.parts, item.path.name != LONGEST))
+    items.sort(key=lambda item: (item.path.parent.name != "engine", item.path.name != LONGEST))
 
 
 # A run of a fraction of a second, and Table 1 at a size where starting processes is all the cost.

@@ -55,8 +55,9 @@ def _polynomial(even, odd, x):
 
 
 def softplus(h: Any) -> tuple[Any, Any]:
-    """Return the softplus of a number and its slope, in the number's dtype; for compiled code."""
-    raise NotImplementedError("softplus is compiled: call it in a kernel")
+    """Return the softplus of a number and its slope; compiled, in arithmetic that vectorises."""
+    e = np.exp(-abs(h))
+    return max(h, 0) + np.log1p(e), (1 if h > 0 else e) / (1 + e)
 
 
 @overload(softplus, jit_options=_OPTIONS)

@@ -1,4 +1,4 @@
-"""The moments at which Figure 2 is judged: where a network is, and whether it still moves."""
+"""The moments at which Figure 2 is judged: where a network is, and what happened up to there."""
 
 from __future__ import annotations
 

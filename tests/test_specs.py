@@ -59,8 +59,8 @@ MISTAKES = [
         "order must be 'replacement' or 'fixed', got 'sorted'",
     ),
     (
-        lambda: Phase("sgd", 0.1, 5, 0.0, 1, 0.0, 0.0, None, None, None, None, None, 9),
-        "Phase takes 12 fields: algorithm, lr, epochs, rho, batch_size, weight_decay, noise,",
+        lambda: Phase("sgd", 0.1, 5, 0.0, 1, 0.0, 0.0, *[None] * 10, 9),
+        "Phase takes 17 fields: algorithm, lr, epochs, rho, batch_size, weight_decay, noise,",
     ),
     # Architectures and losses
     (lambda: TwoLayer(width=0), "width must be > 0, got 0"),

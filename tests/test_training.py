@@ -261,6 +261,7 @@ DIVERGING = {
     "batch-norm": (fl.models.TwoLayer(width=11, norm="batch"), [sam(lr=1e10, epochs=60)]),
     "deep": (DEEP, [sam(lr=1e10, epochs=60)]),
     "first-update": (ARCH, [sam(lr=3e38, epochs=60)]),
+    "momentum": (ARCH, [sam(lr=1e4, epochs=60, momentum=0.9)]),
     "second-phase": (ARCH, [sam(epochs=5), sam(lr=1e4, epochs=60, batch_size=5)]),
 }
 
@@ -315,6 +316,7 @@ SCHEDULES = {
     "two-layer": (ARCH, "float32", [sam(epochs=4), sam(epochs=6, batch_size=5), sam(epochs=3)]),
     "deep": (DEEP, "float32", [sam(epochs=4, batch_size=5), sam(epochs=6)]),
     "noise": (ARCH, "float64", [sam(epochs=4), NOISY, sam(epochs=2, batch_size=None)]),
+    "momentum": (ARCH, "float32", [sam(epochs=4), sam(epochs=6, momentum=0.9), sam(epochs=3)]),
 }
 
 

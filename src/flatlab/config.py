@@ -45,11 +45,8 @@ class RunConfig:
         bad = not isinstance(self.schedule, tuple) or (not phases and self.start is None)
         if bad or not all(isinstance(phase, Phase) for phase in phases):
             raise UserError(f"schedule must be a non-empty list of Phase, got {self.schedule!r}")
-        if any(phase.bias_apart for phase in phases) and "b1" not in self.arch.shapes(1):
-            raise UserError(
-                "bias_lr and bias_weight_decay need a first layer with a bias, which this "
-                f"architecture has not: {self.arch!r}"
-            )
+        for phase in phases:
+            self._check_phase(phase)
         if self.dtype not in _DTYPES:
             raise UserError(f"dtype must be {' or '.join(_DTYPES)}, got {self.dtype!r}")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
@@ -58,6 +55,27 @@ class RunConfig:
             isinstance(self.start, Mapping) and len(set(STARTS) & set(self.start)) == 1
         ):
             raise UserError(f"start must have one of {', '.join(STARTS)}, got {self.start!r}")
+
+    def _check_phase(self, phase: Phase) -> None:
+        """Refuse what a phase says of a part that the network has not."""
+        parts, norm = self.arch.shapes(1), getattr(self.arch, "norm", None)
+        needs = (
+            (phase.bias_apart, "b1" in parts, "bias_lr and bias_weight_decay", "a bias"),
+            (phase.norm_rule == "each", "b1" in parts, "norm_rule='each'", "a bias"),
+            (phase.gamma is not None, "gamma" in parts, "gamma", "a γ"),
+            (
+                phase.statistics is not None,
+                norm in ("batch", "standard_batch"),
+                "statistics",
+                "BatchNorm",
+            ),
+        )
+        for asked, there, fields, part in needs:
+            if asked and not there:
+                raise UserError(
+                    f"{fields} of a phase need a network with {part}, which this architecture has "
+                    f"not: {self.arch!r}"
+                )
 
     @property
     def epochs(self) -> int:

@@ -101,7 +101,7 @@ def load_run(path: str | Path) -> Run:
     if checkpoint is None:
         raise UserError(f"{path} has no checkpoint yet: the run has not got far enough to show")
     notes = checkpoint.warnings + tuple(result["notes"] if result else ())
-    columns, params = split(checkpoint)
+    columns, params, _ = split(checkpoint)
     if result and result["status"] == "done" and int(columns["epoch"][-1]) != config.epochs:
         raise StoreError(
             f"{path}: the result says done but the newest readable checkpoint stops at epoch "
@@ -175,14 +175,14 @@ def read_result(store: RunStore) -> dict[str, Any] | None:
     return result
 
 
-def split(checkpoint: Checkpoint) -> tuple[Columns, Params]:
-    """Split a checkpoint's tensors into history columns and parameters, in their order."""
-    parts: dict[str, Columns] = {"history": {}, "params": {}}
+def split(checkpoint: Checkpoint) -> tuple[Columns, Params, Params]:
+    """Split a checkpoint's tensors into history, parameters and velocity, each in its order."""
+    parts: dict[str, Columns] = {"history": {}, "params": {}, "velocity": {}}
     for name in checkpoint.meta.get("order", checkpoint.tensors):  # the file has its own order
         part, _, rest = name.partition("/")
         if part in parts:
             parts[part][rest] = checkpoint.tensors[name]
-    return parts["history"], parts["params"]
+    return parts["history"], parts["params"], parts["velocity"]
 
 
 def phase_ends(checkpoint: Checkpoint) -> tuple[Params, ...]:

@@ -11,6 +11,8 @@ from .specs import spec
 
 Algorithm = Literal["sgd", "sam", "usam", "label_noise"]
 Order = Literal["replacement", "fixed"]
+NormRule = Literal["each", "held"]
+GammaRule = Literal["fixed", "unperturbed"]
 
 ALGORITHMS: dict[str, str] = {
     "sgd": "(stochastic) gradient descent with weight decay; full batch when batch_size is unset",
@@ -32,9 +34,10 @@ class Phase:
         usam:              θ ← θ − lr (g(θ + rho g(θ)) + weight_decay θ)
 
     A zero gradient means no ascent. Weight decay acts on every parameter and takes no part in the
-    ascent. `bias_lr` and `bias_weight_decay`, where given, take the places of lr and weight_decay
-    in the step of the first layer's bias, which takes part in the ascent as before. Batches follow
-    `order`, cut in every epoch; the last one may be smaller.
+    ascent. With `momentum` μ, a velocity v ← μ v + (gradient + weight_decay θ), zero at the start
+    of the phase, takes the place of the bracket. `bias_lr` and `bias_weight_decay`, where given,
+    take the places of lr and weight_decay in the step of the first layer's bias, which takes part
+    in the ascent as before. Batches follow `order`, cut in every epoch; the last may be smaller.
 
     Attributes:
         algorithm: One of `ALGORITHMS`.
@@ -52,6 +55,15 @@ class Phase:
         bias_weight_decay: Weight decay of the first layer's bias; None is weight_decay.
         input_noise: Standard deviation of the Gaussian noise on every input, fresh for each example
             and step and the same in both gradients of a step; None is no noise.
+        momentum: μ, as in torch.optim.SGD; None is none.
+        second_batch: For "sam" and "usam": None takes both gradients of a step on one batch;
+            "other" takes the second on a batch from an order of its own.
+        norm_rule: How max_first_layer_norm is meant, if not as said there: "each" holds weights and
+            bias each to a ball of this radius; "held" rescales to this norm what is below it too.
+        statistics: "constant" takes gradients as if BatchNorm's statistics were no functions of the
+            weights; None takes them through.
+        gamma: "unperturbed" leaves γ out of the ascent, "fixed" out of the whole step; None treats
+            it as every parameter.
     """
 
     algorithm: Algorithm
@@ -67,12 +79,28 @@ class Phase:
     bias_lr: Annotated[float, Field(ge=0, le=3e38)] | None = None
     bias_weight_decay: Annotated[float, Field(ge=0, le=3e38)] | None = None
     input_noise: Annotated[float, Field(gt=0, le=1e15)] | None = None
+    momentum: Annotated[float, Field(gt=0, lt=1)] | None = None
+    second_batch: Literal["other"] | None = None
+    norm_rule: NormRule | None = None
+    statistics: Literal["constant"] | None = None
+    gamma: GammaRule | None = None
 
     def __post_init__(self) -> None:
         if self.rho and self.algorithm not in ("sam", "usam"):
             raise UserError(
                 f"rho is the ascent radius of 'sam' and 'usam'; {self.algorithm!r} has none: "
                 f"drop rho={self.rho:g} or change the algorithm"
+            )
+        ascends = self.algorithm in ("sam", "usam")
+        for name, value in (("second_batch", self.second_batch), ("gamma", self.gamma)):
+            if value in ("other", "unperturbed") and not ascends:
+                raise UserError(
+                    f"{name}={value!r} is for the two gradients of 'sam' and 'usam'; "
+                    f"{self.algorithm!r} has one: drop it or change the algorithm"
+                )
+        if self.norm_rule is not None and self.max_first_layer_norm is None:
+            raise UserError(
+                f"norm_rule={self.norm_rule!r} says how max_first_layer_norm is meant: give it too"
             )
         if self.noise and self.algorithm != "label_noise":
             raise UserError(

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Protocol, get_args
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from .config import Dtype, RunConfig
 from .data import Dataset
 from .data.catalogue import make
-from .engine import CompiledTrainer, evaluate, unsupported
+from .engine import evaluate
 from .errors import StoreError, UserError, unknown
 from .interrupts import interrupts
 from .losses import Loss, as_loss
@@ -25,21 +25,12 @@ from .models import Architecture, Params, build
 from .run import Columns, Run, load_run, phase_ends, read_result, split, start_of, start_table
 from .schedule import LogGrid, Phase
 from .store import RunStore
+from .trainers import Backend, choose, trainer_of
 
 CHUNK_SECONDS = 0.25  # progress, checkpoints and Ctrl-C are looked at this often
 CHECKPOINT_SECONDS = 3.0  # unless FLATLAB_CHECKPOINT_SECONDS says otherwise
 
-Backend = Literal["auto", "engine", "torch"]
 Report = Callable[[dict[str, Any]], None]
-
-
-class Trainer(Protocol):
-    """What `engine.CompiledTrainer` and `torch_trainer.TorchTrainer` share."""
-
-    def load(self, params: Params) -> None: ...  # noqa: D102
-    def params(self) -> Params: ...  # noqa: D102
-    def units_per_epoch(self, phase: Phase) -> int: ...  # noqa: D102
-    def advance(self, phase: Phase, first: int, last: int, epoch0: int) -> int: ...  # noqa: D102
 
 
 class Track(Protocol):
@@ -231,9 +222,10 @@ class _Session:
         self.rows: list[dict[str, float]] = []
         self.ends: list[Params] = []
         self.phase, self.unit, self.before = 0, 0, 0.0
+        velocity: Params = {}
         checkpoint = store.load_checkpoint() if store else None
         if checkpoint:
-            columns, params = split(checkpoint)
+            columns, params, velocity = split(checkpoint)
             self.rows = [
                 dict(zip(columns, values, strict=True))
                 for values in zip(*(c.tolist() for c in columns.values()), strict=True)
@@ -242,8 +234,10 @@ class _Session:
             self.phase, self.unit = checkpoint.meta["phase"], checkpoint.meta["unit"]
             self.before = checkpoint.meta["seconds"]
             self.ends = list(phase_ends(checkpoint))
-        self.trainer = self._trainer(backend, params)
-        self.kind = "engine" if isinstance(self.trainer, CompiledTrainer) else "torch"
+        self.kind, note = choose(backend, config)
+        self.notes += note
+        self.trainer = trainer_of(self.kind, config, params, data)
+        self.trainer.load(params, velocity)
         begun = checkpoint.meta.get("trainer", self.kind) if checkpoint else self.kind
         if begun != self.kind:  # a unit of one is not a unit of the other
             raise UserError(
@@ -251,19 +245,6 @@ class _Session:
                 f"continue it with that one, or start again with --fresh"
             )
         self.started = self.saved = time.monotonic()
-
-    def _trainer(self, backend: Backend, params: Params) -> Trainer:
-        reason = unsupported(self.config.loss, self.config.arch, self.config.schedule)
-        if backend == "engine" and reason:
-            raise UserError(f"{reason}: use backend 'auto' or 'torch'")
-        kind: Any = CompiledTrainer
-        if backend == "torch" or reason:
-            from .torch_trainer import TorchTrainer as kind
-        if backend == "auto" and reason:
-            self.notes.append(f"trained by torch autograd, not the compiled engine: {reason}")
-        c = self.config
-        trainer: Trainer = kind(c.arch, params, c.loss, self.data, c.seed, c.dtype)
-        return trainer
 
     def run(self, interrupted: threading.Event) -> Run:
         """Advance to the end, an interrupt or divergence."""
@@ -299,7 +280,7 @@ class _Session:
             if interrupted.is_set():
                 return False
             stop = min(self.unit + chunk, next(s for s in stops if s > self.unit))
-            before, clock = self.trainer.params(), time.monotonic()
+            before, clock = self._state(), time.monotonic()
             failed = self.trainer.advance(phase, self.unit, stop, epoch0)
             if failed >= 0 or not self._finite():
                 self._rewind(phase, before, epoch0)
@@ -317,16 +298,19 @@ class _Session:
     def _finite(self) -> bool:
         return all(np.isfinite(p).all() for p in self.trainer.params().values())
 
-    def _rewind(self, phase: Phase, before: Params, epoch0: int) -> None:
+    def _state(self) -> tuple[Params, Params]:
+        return self.trainer.params(), self.trainer.velocity()
+
+    def _rewind(self, phase: Phase, before: tuple[Params, Params], epoch0: int) -> None:
         """Replay a diverged chunk to its last finite state, the same whatever the chunks were.
 
         An update may overflow one unit or more before an output does, so every unit is looked at.
         """
-        self.trainer.load(before)
+        self.trainer.load(*before)
         while self.trainer.advance(phase, self.unit, self.unit + 1, epoch0) < 0 and self._finite():
-            before = self.trainer.params()
+            before = self._state()
             self.unit += 1
-        self.trainer.load(before)
+        self.trainer.load(*before)
 
     def _log(self, epoch0: int, per_epoch: int, logged: list[int]) -> None:
         """Measure if the state is at the end of an epoch to log that has not been logged."""
@@ -362,9 +346,11 @@ class _Session:
         if self.store:
             tensors = {f"history/{name}": column for name, column in self._columns().items()}
             tensors |= {f"params/{name}": value for name, value in self.trainer.params().items()}
+            velocity = self.trainer.velocity()
+            tensors |= {f"velocity/{name}": value for name, value in velocity.items()}
             for k, params in enumerate(self.ends):
                 tensors |= {f"ends/{k}/{name}": value for name, value in params.items()}
-            meta = {"phase": self.phase, "unit": self.unit, "trainer": self.kind}
+            meta: dict[str, Any] = {"phase": self.phase, "unit": self.unit, "trainer": self.kind}
             meta |= {"seconds": self._seconds(), "order": list(tensors)}
             self.store.save_checkpoint(tensors, meta)
         self.saved = time.monotonic()

@@ -214,5 +214,5 @@ def test_bad_values_are_refused(options, message):
 def test_a_network_without_bias_has_no_steps_of_the_bias():
     phase = Phase("sgd", lr=0.1, epochs=1, bias_lr=0.1)
     for arch in (TwoLayer(bias=False), Deep(bias_first=False)):
-        with pytest.raises(UserError, match="need a first layer with a bias"):
+        with pytest.raises(UserError, match="need a network with a bias"):
             RunConfig(arch, DATA.spec, (phase,))

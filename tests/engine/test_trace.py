@@ -39,19 +39,28 @@ DATA = Dataset(
     spec={},
 )
 
-ARCHITECTURES = {
-    f"{norm}-{activation}-{'bias' if bias else 'nobias'}": TwoLayer(
-        width=11, norm=norm, activation=activation, bias=bias
-    )
-    for norm, activation, bias in itertools.product(
-        (None, "layer", "batch", "standard_layer", "standard_batch"),
-        ("relu", "softplus", "tanh", "identity"),
-        (True, False),
-    )
-} | {
-    f"deep-{depth}-{'bias' if bias else 'nobias'}": Deep(depth=depth, width=12, bias_first=bias)
-    for depth, bias in itertools.product((2, 3, 4), (True, False))
-}
+ARCHITECTURES = (
+    {
+        f"{norm}-{activation}-{'bias' if bias else 'nobias'}": TwoLayer(
+            width=11, norm=norm, activation=activation, bias=bias
+        )
+        for norm, activation, bias in itertools.product(
+            (None, "layer", "batch", "standard_layer", "standard_batch"),
+            ("relu", "softplus", "tanh", "identity"),
+            (True, False),
+        )
+    }
+    | {
+        f"one-γ-{activation}": TwoLayer(
+            width=11, norm="batch", activation=activation, gamma="shared"
+        )
+        for activation in ("relu", "tanh")
+    }
+    | {
+        f"deep-{depth}-{'bias' if bias else 'nobias'}": Deep(depth=depth, width=12, bias_first=bias)
+        for depth, bias in itertools.product((2, 3, 4), (True, False))
+    }
+)
 
 
 def close(got, expected):

@@ -13,49 +13,68 @@ from ..models.spec import NORM_EPSILON
 from ..randomness import key
 from ..schedule import Phase
 from . import deep, two_layer_active, two_layer_batch, two_layer_single, two_layer_standard
-from .layout import Weights, has_bias, inputs, pack, unpack
+from .layout import Weights, has_bias, inputs, pack, shares_gamma, unpack
 from .philox import key_words, with_order
-from .scalar import ACTIVATIONS, ASCENTS, LOSSES, NORMS
+from .scalar import ACTIVATIONS, ASCENTS, GAMMA_RULES, LOSSES, NORM_RULES, NORMS
 from .subnormal import flushed
 
 # Inputs, and neurons of two-layer networks with σ(0) = 0, are padded with zeros to a multiple of
 # this: BLAS and vector loops are slow at odd sizes. Padded weights have no gradient and stay zero.
 _MULTIPLE = 8
 
-USES = ("order", "label_noise", "input_noise")  # what is drawn in training, each from its stream
+# What is drawn in training, each from its stream.
+USES = ("order", "label_noise", "input_noise", "second_order")
 
 
 def unsupported(loss: Loss, arch: Architecture, schedule: tuple[Phase, ...]) -> str | None:
     """Say why the engine cannot train so, or None if it can.
 
     Every architecture, algorithm, batch size and dtype is compiled; of the losses, those in
-    `LOSSES`; input noise and steps of the bias's own where examples come one by one in blocks.
+    `LOSSES`; input noise, steps of the bias's own and norm rules where examples come one by one in
+    blocks; momentum, second batches and rules for γ and its statistics by `two_layer_batch`.
     """
     if loss.name not in LOSSES:
         return f"the engine compiles the losses {', '.join(LOSSES)}, not {loss.name}"
-    for phase in schedule:
-        if phase.bias_apart or phase.input_noise is not None:
-            if not _blocked(arch, phase):
-                return (
-                    "the engine compiles bias_lr, bias_weight_decay and input_noise for two-layer "
-                    "networks without BatchNorm at batch_size=1 alone"
-                )
-            if phase.bias_apart and phase.max_first_layer_norm is not None:
-                return (
-                    "the engine does not compile bias_lr or bias_weight_decay with "
-                    "max_first_layer_norm"
-                )
+    reasons = (_not_compiled(arch, phase) for phase in schedule)
+    return next((reason for reason in reasons if reason), None)
+
+
+def _not_compiled(arch: Architecture, phase: Phase) -> str | None:
+    norm = arch.norm if isinstance(arch, TwoLayer) else "deep"
+    in_blocks = phase.bias_apart or phase.input_noise is not None or phase.norm_rule is not None
+    if in_blocks and not _blocked(arch, phase):
+        return (
+            "the engine compiles bias_lr, bias_weight_decay, input_noise and norm_rule for "
+            "two-layer networks without BatchNorm at batch_size=1 alone, without momentum or "
+            "second_batch"
+        )
+    if phase.bias_apart and phase.max_first_layer_norm is not None:
+        return "the engine does not compile bias_lr or bias_weight_decay with max_first_layer_norm"
+    if _carried(phase) and norm not in (None, "layer", "batch"):
+        return (
+            "the engine compiles momentum and second_batch for two-layer networks without a "
+            "standard norm alone"
+        )
+    if (phase.statistics is not None or phase.gamma is not None) and norm != "batch":
+        return "the engine compiles statistics and gamma of a phase for norm='batch' alone"
     return None
 
 
+def _carried(phase: Phase) -> bool:
+    """Return whether a step needs more than the weights and one batch."""
+    return phase.momentum is not None or phase.second_batch is not None
+
+
 def _blocked(arch: Architecture, phase: Phase) -> bool:
-    return isinstance(arch, TwoLayer) and arch.norm in (None, "layer") and phase.batch_size == 1
+    plain = isinstance(arch, TwoLayer) and arch.norm in (None, "layer")
+    return plain and phase.batch_size == 1 and not _carried(phase)
 
 
 def _few_active(arch: TwoLayer, phase: Phase, n: int) -> bool:
     """Return whether it pays to look which neurons a batch activates."""
     few = phase.batch_size is not None and 8 * phase.batch_size <= n
-    return arch.norm == "batch" and arch.activation == "relu" and few
+    relu = arch.norm == "batch" and arch.activation == "relu"
+    return relu and few and not _carried(phase)
 
 
 class CompiledTrainer:
@@ -85,8 +104,12 @@ class CompiledTrainer:
         self.block = two_layer_single.block_size(self.inputs)
         self.load(params)
 
-    def load(self, params: Params) -> None:
-        """Set the weights."""
+    def load(self, params: Params, velocity: Params | None = None) -> None:
+        """Set the weights, and the velocity of a phase with momentum."""
+        self.weights = self._padded(params)
+        self.velocities = self._padded(velocity) if velocity else None
+
+    def _padded(self, params: Params) -> Weights:
         W, M, a, gamma, beta = pack(self.arch, params, self.dtype)
         neurons = 0
         if (
@@ -95,7 +118,7 @@ class CompiledTrainer:
             and self.arch.norm != "standard_layer"  # its mean is over the neurons
         ):
             neurons = -len(a) % _MULTIPLE
-        self.weights = Weights(
+        return Weights(
             np.pad(W, ((0, -self.inputs % _MULTIPLE), (0, neurons))),
             M,
             np.pad(a, (0, neurons)),
@@ -105,7 +128,14 @@ class CompiledTrainer:
 
     def params(self) -> Params:
         """Return a copy of the weights by name."""
-        W, M, a, gamma, beta = self.weights
+        return self._named(self.weights)
+
+    def velocity(self) -> Params:
+        """Return a copy of the velocity by name, nothing without momentum."""
+        return self._named(self.velocities) if self.velocities else {}
+
+    def _named(self, weights: Weights) -> Params:
+        W, M, a, gamma, beta = weights
         m = self.arch.width
         return unpack(self.arch, Weights(W[: self.inputs, :m], M, a[:m], gamma[:m], beta[:m]))
 
@@ -117,6 +147,10 @@ class CompiledTrainer:
 
     def advance(self, phase: Phase, first: int, last: int, epoch0: int) -> int:
         """Run units first..last−1 of a phase; return the unit that diverged, or −1."""
+        if first == 0 or phase.momentum is None:
+            self.velocities = None
+        if phase.momentum is not None and self.velocities is None:
+            self.velocities = Weights(*(np.zeros_like(part) for part in self.weights))
         with flushed():
             return self._advance(phase, first, last, epoch0)
 
@@ -140,16 +174,25 @@ class CompiledTrainer:
         train: Any
         if _blocked(self.arch, phase):
             noisy = phase.input_noise is not None
-            train = two_layer_single.kernel(*codes, phase.bias_apart, noisy)
+            rule = NORM_RULES[phase.norm_rule]
+            train = two_layer_single.kernel(*codes, phase.bias_apart, noisy, rule)
             d = self.inputs - has_bias(self.arch)
             data = (self.X, self.y, d, *span, self.block)
             return int(train(W, a, *data, keys, np.array(codes), hyper))
+        data = (self.X, self.y, *span, batch, keys)
+        if len(beta):
+            return int(two_layer_standard.train(W, a, gamma, beta, *data, *codes, hyper))
+        rules = self._rules(phase)
         if _few_active(self.arch, phase, n):
-            train = two_layer_active.train
-            return int(train(W, a, gamma, self.X, self.y, *span, batch, keys, loss, ascent, hyper))
-        train = two_layer_standard.train if len(beta) else two_layer_batch.train
-        scales = (gamma, beta) if len(beta) else (gamma,)
-        return int(train(W, a, *scales, self.X, self.y, *span, batch, keys, *codes, hyper))
+            return int(two_layer_active.train(W, a, gamma, *data, loss, ascent, rules, hyper))
+        moved = self.velocities or self.weights  # not looked at without momentum
+        velocity = (moved.W, moved.a, moved.gamma)
+        return int(two_layer_batch.train(W, a, gamma, velocity, *data, *codes, rules, hyper))
+
+    def _rules(self, phase: Phase) -> np.ndarray:
+        """Return the rules in the order of the positions in `scalar`."""
+        constant, other = phase.statistics is not None, phase.second_batch is not None
+        return np.array([shares_gamma(self.arch), GAMMA_RULES[phase.gamma], constant, other])
 
     def _hyper(self, phase: Phase) -> np.ndarray:
         """Return the hyper-parameters in the order of the positions in `scalar`."""
@@ -158,4 +201,5 @@ class CompiledTrainer:
         values = [phase.lr, phase.rho, phase.weight_decay, phase.noise, limit]
         tiny = np.finfo(self.dtype).tiny
         values += [self.loss.smoothing, epsilon, 0.0, 1.0, tiny, *phase.of_bias]
-        return np.array([*values, phase.input_noise or 0.0, NORM_EPSILON], self.dtype)
+        values += [phase.input_noise or 0.0, NORM_EPSILON, phase.momentum or 0.0]
+        return np.array(values, self.dtype)

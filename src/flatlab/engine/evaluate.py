@@ -11,7 +11,7 @@ from ..models import Architecture, Params, TwoLayer
 from ..models.spec import NORM_EPSILON
 from . import softplus
 from . import trace as formulas
-from .layout import Array, Weights, inputs, pack
+from .layout import Array, Weights, inputs, pack, shares_gamma
 
 _ROWS = 512  # test rows at a time: the hidden layer stays in cache
 
@@ -27,7 +27,7 @@ def outputs_and_curvature(
     if arch.norm == "layer":
         return formulas.layer_norm(X, W, a, arch.activation, arch.ln_epsilon)
     if arch.norm == "batch":
-        return formulas.batch_norm(X, W, a, gamma, arch.activation)
+        return formulas.batch_norm(X, W, a, gamma, arch.activation, shares_gamma(arch))
     if arch.norm is not None:
         layer = arch.norm == "standard_layer"
         formula = formulas.standard_layer_norm if layer else formulas.standard_batch_norm

@@ -27,6 +27,11 @@ def has_bias(arch: Architecture) -> bool:
     return arch.bias if isinstance(arch, TwoLayer) else arch.bias_first
 
 
+def shares_gamma(arch: Architecture) -> bool:
+    """Return whether one γ stands for all neurons; the arrays still have it for each."""
+    return isinstance(arch, TwoLayer) and arch.gamma == "shared"
+
+
 def last_layer(arch: Architecture) -> str:
     """Return the name of the output weights."""
     return "W2" if isinstance(arch, TwoLayer) else f"W{arch.depth}"
@@ -50,6 +55,8 @@ def pack(arch: Architecture, params: Params, dtype: DTypeLike) -> Weights:
     for layer in range(2, depth):
         M[layer - 2] = params[f"W{layer}"]
     gamma, beta = (params.get(name, np.empty(0)).astype(dtype) for name in ("gamma", "beta"))
+    if shares_gamma(arch):
+        gamma = np.full(m, gamma[0])
     return Weights(W, M, params[last_layer(arch)].astype(dtype), gamma, beta)
 
 
@@ -63,7 +70,7 @@ def unpack(arch: Architecture, weights: Weights) -> Params:
     named |= {f"W{layer + 2}": middle.copy() for layer, middle in enumerate(M)}
     named[last_layer(arch)] = a.copy()
     if len(gamma):
-        named["gamma"] = gamma.copy()
+        named["gamma"] = gamma[: 1 if shares_gamma(arch) else len(gamma)].copy()
     if len(beta):
         named["beta"] = beta.copy()
     return named

@@ -99,6 +99,7 @@ def signs(key, epoch, out):
             out[i + bit] = 2 * np.int64((word >> uint64(bit)) & uint64(1)) - 1
 
 
+OTHERS = 3  # the row of the key for the order of second batches; the order's code is below it
 ORDERS = {None: 0, "replacement": 1, "fixed": 2}  # the codes that `visits` knows
 
 

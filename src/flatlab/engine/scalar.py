@@ -20,16 +20,24 @@ ACTIVATIONS = {"relu": 0, "softplus": 1, "tanh": 2, "identity": 3}
 NORMS = {None: 0, "layer": 1, "batch": 2, "standard_layer": 3, "standard_batch": 4}
 LOSSES = {"mse": 0, "logistic": 1}
 ASCENTS = {"sgd": 0, "label_noise": 0, "sam": 1, "usam": 2}
+NORM_RULES = {None: 0, "each": 1, "held": 2}
+GAMMA_RULES = {None: 0, "unperturbed": 1, "fixed": 2}
 RELU, SOFTPLUS, TANH = ACTIVATIONS["relu"], ACTIVATIONS["softplus"], ACTIVATIONS["tanh"]
 NONE, LAYER, BATCH = NORMS[None], NORMS["layer"], NORMS["batch"]
 STANDARD_LAYER, STANDARD_BATCH = NORMS["standard_layer"], NORMS["standard_batch"]
 LOGISTIC = LOSSES["logistic"]
 PLAIN, NORMALISED = ASCENTS["sgd"], ASCENTS["sam"]
+EACH, HELD = NORM_RULES["each"], NORM_RULES["held"]
+UNPERTURBED, FIXED = GAMMA_RULES["unperturbed"], GAMMA_RULES["fixed"]
 
 # Positions in the array of hyper-parameters, which has the dtype of the weights so that no kernel
 # computes in float64 by accident.
 LR, RHO, DECAY, NOISE, MAX_NORM, SMOOTHING, LN_EPSILON, ZERO, ONE, TINY = range(10)
-BIAS_LR, BIAS_DECAY, INPUT_NOISE, NORM_EPSILON = range(10, 14)
+BIAS_LR, BIAS_DECAY, INPUT_NOISE, NORM_EPSILON, MOMENTUM = range(10, 15)
+
+# Positions in the array of rules, integers: one γ for all neurons; a code of `GAMMA_RULES`;
+# statistics that gradients do not flow through; a second gradient on a batch of its own.
+SHARED, GAMMA, CONSTANT, OTHER = range(4)
 
 
 @njit(cache=True, inline="always")
@@ -76,6 +84,28 @@ def descend(x, keep, lr, y):
     """X ← keep x − lr y, over flat arrays."""
     for t in range(x.shape[0]):
         x[t] = keep * x[t] - lr * y[t]
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def gather(v, momentum, y, decay, x):
+    """V ← momentum v + y + decay x, over flat arrays."""
+    for t in range(x.shape[0]):
+        v[t] = momentum * v[t] + y[t] + decay * x[t]
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def of_gamma(gradient, rules, ascends, zero):
+    """Make the neurons' gradients in γ those that `rules` ask for.
+
+    `ascends` says whether they are for an ascent. A shared γ has the sum, written to all neurons.
+    """
+    if rules[GAMMA] == FIXED or (ascends and rules[GAMMA] == UNPERTURBED):
+        gradient[:] = zero
+    elif rules[SHARED]:
+        total = zero
+        for t in range(gradient.shape[0]):
+            total += gradient[t]
+        gradient[:] = total
 
 
 @njit(cache=True, fastmath=FAST, inline="always")

@@ -65,7 +65,7 @@ def layer_norm(
 
 
 def batch_norm(
-    X: Array, W: Array, a: Array, gamma: Array, activation: str
+    X: Array, W: Array, a: Array, gamma: Array, activation: str, shared: bool = False
 ) -> tuple[Array, Array, Array]:
     """Return f, ‖∇f‖², Tr ∇²f for f_i = Σ_j a_j γ_j u_ij/s_j, s_j² = Σ_k u_kj²/n.
 
@@ -76,7 +76,8 @@ def batch_norm(
         ‖∇t_i‖² = σ'_i²‖x_i‖²/s² − 2 t_i σ'_i x_i·U/s³ + t_i²‖U‖²/s⁴
         Δt_i = σ''_i‖x_i‖²/s − 2σ'_i x_i·U/s³ − t_i (Δv/2 − ‖U‖²/s²)/s² + 2 t_i‖U‖²/s⁴
 
-    A neuron dead on the training set contributes nothing.
+    A neuron dead on the training set contributes nothing. One γ, `shared` by all neurons, has the
+    derivative Σ_j a_j t_ij.
     """
     u, first, second = derivatives(activation, X @ W)
     n = len(X)
@@ -96,7 +97,8 @@ def batch_norm(
         - t * (laplacian_v / 2 - UU / s**2) / s**2
         + 2 * t * UU / s**4
     )
-    squared = t**2 @ (a**2 + gamma**2) + gradient @ (a * gamma) ** 2
+    affine = t**2 @ gamma**2 + (t @ a) ** 2 if shared else t**2 @ (a**2 + gamma**2)
+    squared = affine + gradient @ (a * gamma) ** 2
     return t @ (a * gamma), squared, laplacian @ (a * gamma)
 
 

@@ -20,17 +20,21 @@ from .philox import signs, visits
 from .scalar import (
     DECAY,
     FAST,
+    FIXED,
+    GAMMA,
     LR,
     MAX_NORM,
     NOISE,
     ONE,
     PLAIN,
     RELU,
+    SHARED,
     TINY,
     ZERO,
     ascent_length,
     descend,
     dot,
+    of_gamma,
     shifted,
 )
 from .two_layer_batch import gradient_batch_norm
@@ -60,7 +64,7 @@ def _active(X, rows, W, a, gamma, H, found, least, zero):
 
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
-def train(W, a, gamma, X, y, first, last, epoch0, batch, keys, loss, ascent, hyper):
+def train(W, a, gamma, X, y, first, last, epoch0, batch, keys, loss, ascent, rules, hyper):
     """Run steps first..last−1 of a phase in place; return the step that diverged, or −1.
 
     The arguments are as in `two_layer_batch.train`.
@@ -117,22 +121,26 @@ def train(W, a, gamma, X, y, first, last, epoch0, batch, keys, loss, ascent, hyp
                 shifted(up_c, c, s, G_c)
                 at_V, at_b, at_c = up_V, up_b, up_c
             finite = finite and gradient_batch_norm(
-                X, rows, target, at_V, at_b, at_c, RELU, loss, hyper,
+                X, rows, target, at_V, at_b, at_c, RELU, loss, rules, hyper,
                 H, U, S, E, work, P, G, G_b, G_c,
             )  # fmt: skip
+            if rules[GAMMA] or rules[SHARED]:
+                of_gamma(G_c, rules, stage == 0 and ascent != PLAIN, zero)
             if stage == 0:
-                flat = G.ravel()
-                squared = dot(flat, flat, zero) + dot(G_b, G_b, zero) + dot(G_c, G_c, zero)
+                flat, line = G.ravel(), G_c[:1] if rules[SHARED] else G_c
+                squared = dot(flat, flat, zero) + dot(G_b, G_b, zero) + dot(line, line, zero)
                 s = ascent_length(ascent, squared, hyper)
         if not finite:
             return step
         descend(V.ravel(), keep, lr, G.ravel())
         descend(b, keep, lr, G_b)
-        descend(c, keep, lr, G_c)
+        if rules[GAMMA] != FIXED:
+            descend(c, keep, lr, G_c)
         if keep != one:  # the others shrink as well
             W *= keep
             a *= keep
-            gamma *= keep
+            if rules[GAMMA] != FIXED:
+                gamma *= keep
         for i in range(d):
             row, line = W[i], V[i]
             for t in range(k):
@@ -140,6 +148,8 @@ def train(W, a, gamma, X, y, first, last, epoch0, batch, keys, loss, ascent, hyp
         for t in range(k):
             a[found[t]] = b[t]
             gamma[found[t]] = c[t]
+        if rules[SHARED] and k > 0:
+            gamma[:] = c[0]
         if hyper[MAX_NORM] > zero:
             flat = W.ravel()
             squared = dot(flat, flat, zero)

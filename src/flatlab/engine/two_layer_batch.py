@@ -16,24 +16,32 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .philox import signs, visits
+from .philox import OTHERS, signs, visits
 from .scalar import (
     BATCH,
+    CONSTANT,
     DECAY,
     FAST,
+    FIXED,
+    GAMMA,
     LAYER,
     LN_EPSILON,
     LR,
     MAX_NORM,
+    MOMENTUM,
     NOISE,
     ONE,
+    OTHER,
     PLAIN,
     RELU,
+    SHARED,
     ZERO,
     activate,
     ascent_length,
     descend,
     dot,
+    gather,
+    of_gamma,
     shifted,
     slope,
 )
@@ -102,12 +110,13 @@ def _hidden_and_rms(H, activation, U, S, inverse, zero, one):
 
 @njit(cache=True, fastmath=FAST, inline="always")
 def gradient_batch_norm(
-    X, rows, y, W, a, gamma, activation, loss, hyper, H, U, S, E, work, P, G_W, G_a, G_gamma
-):
+    X, rows, y, W, a, gamma, activation, loss, rules, hyper,
+    H, U, S, E, work, P, G_W, G_a, G_gamma,
+):  # fmt: skip
     """Gradient of the mean loss over `rows`, statistics over all of X; return whether finite.
 
     Dᵀ X is split into the batch's own rows E and the pull of the statistics, −P diag(q) with
-    P = Xᵀ(u σ'): for ReLU u σ' = u, so D itself is never formed.
+    P = Xᵀ(u σ'): for ReLU u σ' = u, so D itself is never formed. Constant statistics do not pull.
     """
     zero, one = hyper[ZERO], hyper[ONE]
     inverse, weight, q = work[0], work[1], work[2]
@@ -131,36 +140,43 @@ def gradient_batch_norm(
         else:
             for t in range(a.shape[0]):
                 e[t] = s[t] * g * weight[t]
-    if activation != RELU:
-        S *= U
-    np.dot(X.T, U if activation == RELU else S, P)
+    pulls = not rules[CONSTANT]
+    if pulls:
+        if activation != RELU:
+            S *= U
+        np.dot(X.T, U if activation == RELU else S, P)
     np.dot(X[rows].T, E, G_W)
     n = X.dtype.type(X.shape[0])
     for t in range(a.shape[0]):
         G_a[t] = gamma[t] * inverse[t] * q[t]
         G_gamma[t] = a[t] * inverse[t] * q[t]
         q[t] *= weight[t] * inverse[t] * inverse[t] / n
-    for i in range(G_W.shape[0]):
-        row, pull = G_W[i], P[i]
-        for t in range(a.shape[0]):
-            row[t] -= pull[t] * q[t]
+    if pulls:
+        for i in range(G_W.shape[0]):
+            row, pull = G_W[i], P[i]
+            for t in range(a.shape[0]):
+                row[t] -= pull[t] * q[t]
     return finite
 
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def train(
-    W, a, gamma, X, y, first, last, epoch0, batch, keys, activation, norm, loss, ascent, hyper
-):
+    W, a, gamma, velocity, X, y, first, last, epoch0, batch, keys,
+    activation, norm, loss, ascent, rules, hyper,
+):  # fmt: skip
     """Run steps first..last−1 of a phase in place; return the step that diverged, or −1.
 
-    `gamma` has length 0 unless the norm is "batch". The other arguments are as in
-    `two_layer_single.kernel`, with steps of `batch` examples in place of blocks.
+    `gamma` has length 0 unless the norm is "batch". `velocity` has the velocities of W, a and
+    gamma, of any size without momentum; `rules` are integers at the positions named in `scalar`.
+    The other arguments are as in `two_layer_single.kernel`, with steps of `batch` examples in place
+    of blocks.
     """
     n = X.shape[0]
     zero, one = hyper[ZERO], hyper[ONE]
     keep = one - hyper[LR] * hyper[DECAY]
     steps = (n + batch - 1) // batch
     order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
+    others = np.empty(n, np.int64)
     G_W, G_a, G_gamma = np.empty_like(W), np.empty_like(a), np.empty_like(gamma)
     up_W, up_a, up_gamma = np.empty_like(W), np.empty_like(a), np.empty_like(gamma)
     visited = n if norm == BATCH else batch  # examples that one gradient runs through
@@ -174,6 +190,8 @@ def train(
         epoch = step // steps
         if epoch != drawn:
             visits(keys, epoch0 + epoch, order)
+            if rules[OTHER]:
+                visits(keys[OTHERS:], epoch0 + epoch, others)
             if hyper[NOISE] > zero:
                 signs(keys[1], epoch0 + epoch, noise)
             drawn = epoch
@@ -188,9 +206,12 @@ def train(
                 shifted(up_a, a, s, G_a)
                 shifted(up_gamma, gamma, s, G_gamma)
                 at_W, at_a, at_gamma = up_W, up_a, up_gamma
+                if rules[OTHER]:
+                    rows = others[start : start + batch]
+                    target = y[rows]
             if norm == BATCH:
                 finite = finite and gradient_batch_norm(
-                    X, rows, target, at_W, at_a, at_gamma, activation, loss, hyper,
+                    X, rows, target, at_W, at_a, at_gamma, activation, loss, rules, hyper,
                     H, U, D, E[: len(rows)], work, P, G_W, G_a, G_gamma,
                 )  # fmt: skip
             else:
@@ -199,15 +220,28 @@ def train(
                     X[rows], target, at_W, at_a, activation, norm, loss, hyper,
                     H[:k], U[:k], D[:k], f[:k], G_W, G_a,
                 )  # fmt: skip
+            if rules[GAMMA] or rules[SHARED]:
+                of_gamma(G_gamma, rules, stage == 0 and ascent != PLAIN, zero)
             if stage == 0:
-                flat = G_W.ravel()
-                squared = dot(flat, flat, zero) + dot(G_a, G_a, zero) + dot(G_gamma, G_gamma, zero)
+                flat, line = G_W.ravel(), G_gamma[:1] if rules[SHARED] else G_gamma
+                squared = dot(flat, flat, zero) + dot(G_a, G_a, zero) + dot(line, line, zero)
                 s = ascent_length(ascent, squared, hyper)
         if not finite:
             return step
-        descend(W.ravel(), keep, hyper[LR], G_W.ravel())
-        descend(a, keep, hyper[LR], G_a)
-        descend(gamma, keep, hyper[LR], G_gamma)
+        if hyper[MOMENTUM] > zero:
+            V_W, V_a, V_gamma = velocity
+            gather(V_W.ravel(), hyper[MOMENTUM], G_W.ravel(), hyper[DECAY], W.ravel())
+            gather(V_a, hyper[MOMENTUM], G_a, hyper[DECAY], a)
+            gather(V_gamma, hyper[MOMENTUM], G_gamma, hyper[DECAY], gamma)
+            descend(W.ravel(), one, hyper[LR], V_W.ravel())
+            descend(a, one, hyper[LR], V_a)
+            if rules[GAMMA] != FIXED:
+                descend(gamma, one, hyper[LR], V_gamma)
+        else:
+            descend(W.ravel(), keep, hyper[LR], G_W.ravel())
+            descend(a, keep, hyper[LR], G_a)
+            if rules[GAMMA] != FIXED:
+                descend(gamma, keep, hyper[LR], G_gamma)
         if hyper[MAX_NORM] > zero:
             flat = W.ravel()
             squared = dot(flat, flat, zero)

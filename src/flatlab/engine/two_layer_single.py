@@ -9,8 +9,8 @@ are applied together at the end. Same algorithm, reordered.
 
 Weight decay and projection multiply the whole of W by a scalar, which is carried beside it within
 a block: W = scale · V. A block ends early where V has moved too far from W for its dtype. A bias
-with steps of its own is kept out of W and added to h. Noise on the inputs is added before the
-products: the algebra does not ask whether an example was seen before.
+with steps or a norm of its own is kept out of W and added to h. Noise on the inputs is added before
+the products: the algebra does not ask whether an example was seen before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from .scalar import (
     BIAS_DECAY,
     BIAS_LR,
     DECAY,
+    EACH,
     FAST,
+    HELD,
     INPUT_NOISE,
     LAYER,
     LN_EPSILON,
@@ -208,20 +210,21 @@ def _corrected(h, C, gram_row, kappas, start, end, scale):
             h[t] *= scale
 
 
-def kernel(activation, norm, loss, ascent, apart=False, noisy=False):
+def kernel(activation, norm, loss, ascent, apart=False, noisy=False, rule=0):
     """Return the kernel for four codes of `scalar` (norm: none or layer).
 
     The plain networks with ReLU and softplus, where most epochs are spent, have kernels of their
     own for each loss and ascent, compiled with the codes as constants; one kernel serves all other
-    networks. `apart` says that the bias has steps of its own, `noisy` that inputs have noise.
+    networks, and these with a norm rule. `apart` says that the bias has steps of its own, `noisy`
+    that inputs have noise, and `rule` is a code of `NORM_RULES`.
     """
-    hot = norm == NONE and activation in (RELU, SOFTPLUS)
+    hot = norm == NONE and activation in (RELU, SOFTPLUS) and rule == 0
     codes = (activation, loss, ascent) if hot else (-1, 0, 0)
-    return _kernel(*codes, apart, noisy)
+    return _kernel(*codes, apart or rule == EACH, noisy, rule)
 
 
 @functools.cache  # numba's cache on disk tells kernels apart by these numbers, not by functions
-def _kernel(hot, loss, ascent, apart, noisy):
+def _kernel(hot, loss, ascent, apart, noisy, rule):
     @njit(cache=True, fastmath=FAST, error_model="numpy")
     def train(W, a, X, y, d, first, last, epoch0, size, keys, codes, hyper):
         """Run blocks first..last−1 of a phase in place; return the block that diverged, or −1.
@@ -315,17 +318,26 @@ def _kernel(hot, loss, ascent, apart, noisy):
                         before, grad_a = (keep, step, grad_a), before[2]
                     if not np.isfinite(f):
                         return block
-                    if apart:
-                        descend(b, b_keep, b_step * step, c)
                     kappa = step / (keep * scale)
                     kappas[j] = kappa
                     if limit > zero:
-                        # ‖V − κ c xᵀ‖² = ‖V‖² − 2κ c·Vx + κ²‖c‖²‖x‖², and Vx = h/scale.
-                        growth = kappa * squared_x * dot(c, c, zero)
-                        squared_norm += kappa * (growth - two * dot(c, h, zero) / scale)
+                        # ‖V − κ c xᵀ‖² = ‖V‖² − 2κ c·Vx + κ²‖c‖²‖x‖², and Vx = (h − b)/scale.
+                        growth = kappa * gram[j, j] * dot(c, c, zero)
+                        along = dot(c, h, zero)
+                        if apart:
+                            along -= dot(c, b, zero)
+                        squared_norm += kappa * (growth - two * along / scale)
                     scale *= keep
                     if limit > zero and scale * scale * squared_norm > limit * limit:
                         scale = limit / np.sqrt(squared_norm)
+                    if rule == HELD and squared_norm > zero:
+                        scale = limit / np.sqrt(squared_norm)
+                    if apart:
+                        descend(b, b_keep, b_step * step, c)
+                        if rule == EACH:
+                            squared_b = dot(b, b, zero)
+                            if squared_b > limit * limit:
+                                b *= limit / np.sqrt(squared_b)
                     if scale * hundred < one or squared_norm < least:
                         k = j + 1  # too far from W for its dtype: end the block here
                         break

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ..errors import UserError
 from ..randomness import generator
 from ..specs import spec
 
@@ -50,6 +51,8 @@ class TwoLayer:
         activation: The nonlinearity σ.
         ln_epsilon: ε of simplified LayerNorm.
         init: How parameters start.
+        gamma: None gives every neuron a γ_j of its own; "shared" is one γ for all of them, for the
+            norm "batch" alone.
     """
 
     width: Width = 500
@@ -58,6 +61,13 @@ class TwoLayer:
     activation: Literal["relu", "softplus", "tanh", "identity"] = "relu"
     ln_epsilon: Annotated[float, Field(ge=1e-15, le=1e15)] = 1e-3
     init: Init = Field(default_factory=Init)
+    gamma: Literal["shared"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.gamma is not None and self.norm != "batch":
+            raise UserError(
+                f"gamma={self.gamma!r} is for norm='batch', got norm={self.norm!r}: drop one"
+            )
 
     def shapes(self, d: int) -> dict[str, tuple[int, ...]]:
         """Return name → shape in storage order."""
@@ -66,7 +76,7 @@ class TwoLayer:
             shapes["b1"] = (self.width,)
         shapes["W2"] = (self.width,)
         if self.norm not in (None, "layer"):
-            shapes["gamma"] = (self.width,)
+            shapes["gamma"] = (1 if self.gamma == "shared" else self.width,)
         if self.norm in ("standard_batch", "standard_layer"):
             shapes["beta"] = (self.width,)
         return shapes
@@ -116,7 +126,7 @@ def _draw(shapes: dict[str, tuple[int, ...]], init: Init, seed: int) -> Params:
     for name, shape in shapes.items():
         fan_in = shapes["W1"][1] if name == "b1" else shape[-1]
         if name == "gamma":
-            params[name] = np.full(shape, init.gamma_scale / np.sqrt(shape[0]))
+            params[name] = np.full(shape, init.gamma_scale / np.sqrt(len(params["W2"])))
         elif name == "beta":
             params[name] = np.zeros(shape)
         elif init.law == "torch":

@@ -26,7 +26,8 @@ class TwoLayerNet(nn.Module):
     training inputs as the buffer `x_train`. A neuron that is zero on all of them outputs zero.
     Standard BatchNorm takes its mean and variance in the same way: on the training set it is
     `torch.nn.BatchNorm1d` in training mode with the whole set as its batch, elsewhere that module
-    in evaluation mode with those statistics (the variance with divisor n).
+    in evaluation mode with those statistics (the variance with divisor n). `constant_statistics`
+    keeps gradients from flowing through the statistics of either.
     """
 
     # Plain attributes: `get_parameter` refuses the tensors that torch.func puts in their place.
@@ -40,6 +41,7 @@ class TwoLayerNet(nn.Module):
     def __init__(self, arch: TwoLayer, params: Params, x_train: Tensor):
         super().__init__()
         self.arch = arch
+        self.constant_statistics = False
         for name, value in params.items():
             self.register_parameter(name, nn.Parameter(torch.tensor(value)))
         self.register_buffer("x_train", x_train)
@@ -50,6 +52,10 @@ class TwoLayerNet(nn.Module):
         h = nn.functional.linear(x, self.W1, bias)
         return _ACTIVATIONS[self.arch.activation](h)
 
+    def _on_training_set(self) -> Tensor:
+        u = self.hidden(self.x_train)
+        return u.detach() if self.constant_statistics else u
+
     def forward(self, x: Tensor) -> Tensor:
         """Return the outputs, of shape (examples,)."""
         u = self.hidden(x)
@@ -57,13 +63,13 @@ class TwoLayerNet(nn.Module):
             size = torch.linalg.vector_norm(u, dim=-1, keepdim=True)
             u = u / size.clamp(min=self.arch.ln_epsilon)
         elif self.arch.norm == "batch":
-            mean_square = (self.hidden(self.x_train) ** 2).mean(0)
+            mean_square = (self._on_training_set() ** 2).mean(0)
             alive = mean_square > 0
             rms = torch.where(alive, mean_square, torch.ones_like(mean_square)).sqrt()
             u = torch.where(alive, self.gamma * u / rms, torch.zeros_like(u))
         elif self.arch.norm is not None:
             layer = self.arch.norm == "standard_layer"
-            of = u if layer else self.hidden(self.x_train)
+            of = u if layer else self._on_training_set()
             variance, mean = torch.var_mean(of, -1 if layer else 0, correction=0, keepdim=True)
             u = self.gamma * (u - mean) / torch.sqrt(variance + NORM_EPSILON) + self.beta
         return u @ self.W2

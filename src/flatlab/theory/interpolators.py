@@ -128,7 +128,7 @@ def _rescaled(solution: Solution, rng: np.random.Generator) -> Solution:
     if norm == "layer" or not (homogeneous or norm):
         return solution
     if "gamma" in params:
-        scale = np.exp(RESCALING * rng.normal(size=len(params["W2"])))
+        scale = np.exp(RESCALING * rng.normal(size=len(params["gamma"])))
         params["W2"] /= scale
         for name in ("gamma", "beta"):
             if name in params:

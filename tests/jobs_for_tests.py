@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -19,6 +20,13 @@ def square(payload, report):
     for step in range(payload.get("steps", 0)):
         report({"step": step})
     return {"square": payload["x"] ** 2, "pid": os.getpid()}
+
+
+def loaded(payload, report):
+    from numba.core.registry import cpu_target
+
+    filled = len(cpu_target.typing_context._functions)
+    return {"modules": [name in sys.modules for name in payload["names"]], "functions": filled}
 
 
 def fail(payload, report):

@@ -299,6 +299,14 @@ def test_children_end_when_the_parent_is_killed(script, tmp_path):
     wait_for(lambda: not any(alive(pid) for pid in family), seconds=5.0)
 
 
+def test_children_begin_with_what_every_run_needs():
+    names = ["pandas", "pyarrow.parquet", "safetensors.numpy", "flatlab.training"]
+    jobs = [Job(str(i), "jobs_for_tests:loaded", {"names": names}) for i in range(2)]
+    for outcome in run_jobs(jobs, workers=2):
+        assert outcome.result["modules"] == [True] * 4
+        assert outcome.result["functions"] > 100  # numba's tables are filled
+
+
 def test_an_unguarded_script_and_a_broken_preload_do_not_matter(tmp_path):
     (tmp_path / "broken_preload.py").write_text("raise RuntimeError('broken')")
     path = tmp_path / "unguarded.py"

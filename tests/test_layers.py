@@ -54,6 +54,7 @@ ALLOWED = {
     "trainers": "errors config data engine models schedule torch_trainer",
     "training": f"{FOUNDATIONS} data models losses schedule config engine trainers run store "
     "interrupts",
+    "preload": "engine training",
     "costs": "config engine models schedule",
     "provenance": "",
     "worker": "errors",

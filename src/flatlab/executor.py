@@ -30,7 +30,7 @@ from typing import Any
 from .errors import UserError
 from .worker import Status, attempt, child_main, encode_progress, message_of
 
-PRELOAD = ("flatlab.engine",)
+PRELOAD = ("flatlab.preload",)
 ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",

@@ -174,11 +174,12 @@ class CompiledTrainer:
         train: Any
         if _blocked(self.arch, phase):
             noisy = phase.input_noise is not None
-            rule = NORM_RULES[phase.norm_rule]
-            train = two_layer_single.kernel(*codes, phase.bias_apart, noisy, rule)
+            apart = phase.bias_apart or phase.norm_rule == "each"
+            train = two_layer_single.kernel(*codes, apart, noisy)
             d = self.inputs - has_bias(self.arch)
             data = (self.X, self.y, d, *span, self.block)
-            return int(train(W, a, *data, keys, np.array(codes), hyper))
+            all_codes = np.array([*codes, NORM_RULES[phase.norm_rule]])
+            return int(train(W, a, *data, keys, all_codes, hyper))
         data = (self.X, self.y, *span, batch, keys)
         if len(beta):
             return int(two_layer_standard.train(W, a, gamma, beta, *data, *codes, hyper))

@@ -210,21 +210,21 @@ def _corrected(h, C, gram_row, kappas, start, end, scale):
             h[t] *= scale
 
 
-def kernel(activation, norm, loss, ascent, apart=False, noisy=False, rule=0):
+def kernel(activation, norm, loss, ascent, apart=False, noisy=False):
     """Return the kernel for four codes of `scalar` (norm: none or layer).
 
     The plain networks with ReLU and softplus, where most epochs are spent, have kernels of their
     own for each loss and ascent, compiled with the codes as constants; one kernel serves all other
-    networks, and these with a norm rule. `apart` says that the bias has steps of its own, `noisy`
-    that inputs have noise, and `rule` is a code of `NORM_RULES`.
+    networks. `apart` says that the bias has steps or a norm of its own, `noisy` that inputs have
+    noise.
     """
-    hot = norm == NONE and activation in (RELU, SOFTPLUS) and rule == 0
+    hot = norm == NONE and activation in (RELU, SOFTPLUS)
     codes = (activation, loss, ascent) if hot else (-1, 0, 0)
-    return _kernel(*codes, apart or rule == EACH, noisy, rule)
+    return _kernel(*codes, apart, noisy)
 
 
 @functools.cache  # numba's cache on disk tells kernels apart by these numbers, not by functions
-def _kernel(hot, loss, ascent, apart, noisy, rule):
+def _kernel(hot, loss, ascent, apart, noisy):
     @njit(cache=True, fastmath=FAST, error_model="numpy")
     def train(W, a, X, y, d, first, last, epoch0, size, keys, codes, hyper):
         """Run blocks first..last−1 of a phase in place; return the block that diverged, or −1.
@@ -241,13 +241,13 @@ def _kernel(hot, loss, ascent, apart, noisy, rule):
             size: Examples in a block.
             keys: Philox keys of the order, the label noise and the input noise, and the order's
                 code, (4, 2).
-            codes: Activation, norm, loss and ascent, as `scalar` numbers them.
+            codes: Activation, norm, loss, ascent and norm rule, as `scalar` numbers them.
             hyper: Hyper-parameters in the dtype of W, at the positions named in `scalar`.
         """
         n, width = X.shape[0], W.shape[1]
         zero, one, two = hyper[ZERO], hyper[ONE], hyper[ONE] + hyper[ONE]
         hundred = W.dtype.type(100)
-        keep, limit = one - hyper[LR] * hyper[DECAY], hyper[MAX_NORM]
+        keep, limit, rule = one - hyper[LR] * hyper[DECAY], hyper[MAX_NORM], codes[4]
         blocks = (n + size - 1) // size
         order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
         H, C = np.empty((size, width), W.dtype), np.empty((size, width), W.dtype)

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, Protocol, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from .config import Dtype, RunConfig
 from .data import Dataset
 from .data.catalogue import make
-from .engine import evaluate
+from .engine import evaluate, predict
 from .errors import StoreError, UserError, unknown
 from .interrupts import interrupts
 from .losses import Loss, as_loss
@@ -148,6 +149,12 @@ def run_config(
 def on_test_set(run: Run, data: Dataset) -> dict[str, float]:
     """Return what the history would hold of a run's final parameters with other test points."""
     return _measure(run.config, run.params, data)
+
+
+def outputs_on_test_set(run: Run) -> NDArray[np.floating[Any]]:
+    """Return the outputs of a run's final network on its test set."""
+    data = run.dataset()
+    return predict(run.config.arch, run.params, data.x_train, data.x_test)
 
 
 def run_job(payload: dict[str, Any], report: Report) -> dict[str, Any]:

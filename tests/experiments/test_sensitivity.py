@@ -40,13 +40,26 @@ CHANGED = {
     "initial_law": {"arch.init.law"},
     "first_layer": {"arch.init.first_layer_scale"},
     "gamma": {"arch.init.gamma_scale"},
+    "statistics": {"schedule.statistics"},
     "order": {"schedule.order"},
     "ascent": {"schedule.algorithm"},
+    "second_batch": {"schedule.second_batch"},
+    "momentum": {"schedule.momentum"},
     "loss": {"schedule.lr", "schedule.weight_decay"},
     "weight_decay": {"schedule.weight_decay"},
     "ln_epsilon": {"arch.ln_epsilon"},
     "norm_limit": {"schedule.max_first_layer_norm"},
     "dtype": {"dtype"},
+}
+CHANGED_BY = {  # a variation that changes something else than its choice's others
+    "gamma_one": {"arch.init.gamma_scale", "arch.width"},  # the paper's, where the base is narrower
+    "gamma_shared": {"arch.gamma"},
+    "gamma_still": {"schedule.gamma"},
+    "gamma_fixed": {"schedule.gamma"},
+    "slow": {"schedule.momentum", "schedule.lr"},
+    "spared": {"schedule.bias_weight_decay"},
+    "each": {"schedule.norm_rule"},
+    "held": {"schedule.norm_rule"},
 }
 
 
@@ -56,18 +69,25 @@ def test_an_arm_differs_from_its_base_in_one_thing(variation, key, settings):
     base = SCENARIOS[key].config(settings, 1)
     one, two = flat(base.to_dict()), flat(variation.change(base).to_dict())
     changed = {name for name in {*one, *two} if one.get(name) != two.get(name)}
+    if variation.key == "cumulative":
+        first, second = base.schedule
+        now = variation.change(base).schedule
+        assert now[0] == first and sum(phase.epochs for phase in now) == max(
+            first.epochs, second.epochs
+        )
+        assert {dataclasses.replace(phase, epochs=1) for phase in now} <= {
+            dataclasses.replace(phase, epochs=1) for phase in base.schedule
+        }
+        return
     if variation.choice == "phases":
         (last,) = variation.change(base).schedule
         assert last == dataclasses.replace(base.schedule[-1], epochs=base.epochs)
         assert {name.partition(".")[0] for name in changed} == {"schedule"}
         return
-    expected = CHANGED[variation.choice]
+    expected = CHANGED_BY.get(variation.key) or CHANGED[variation.choice]
     if variation.choice == "loss" and key not in sensitivity.GD:
         expected = {"schedule.lr"}  # there is no weight decay to double
-    if variation.key == "spared":
-        expected = {"schedule.bias_weight_decay"}
     if variation.key == "gamma_one":
-        expected = {*expected, "arch.width"}  # the paper's, where the base is narrower
         made = variation.change(base).arch
         assert made.initial(6, 0)["gamma"] == pytest.approx(np.ones(500), rel=1e-12)
         assert dataclasses.replace(base.arch, width=500).init != made.init
@@ -144,8 +164,23 @@ def test_other_test_sets_are_of_the_same_training_set():
 
 @pytest.fixture
 def same_error_everywhere(monkeypatch):
-    """Other test sets give a made-up run's own test error."""
+    """Other test sets give a made-up run's own test error; so does its own, with no output of 0."""
     monkeypatch.setattr(sensitivity, "on_test_set", lambda run, points: run.final)
+    monkeypatch.setattr(sensitivity, "outputs_on_test_set", outputs_with(0.0))
+
+
+def outputs_with(zeros):
+    """Return a network that is wrong on its test error's share of points, with so many at 0."""
+
+    def outputs(run):
+        y = run.dataset().y_test
+        wrong = round(run.final["test_error"] * len(y))
+        f = y.copy()
+        f[:wrong] *= -1
+        f[: round(zeros * len(y))] = 0
+        return f
+
+    return outputs
 
 
 AS_IN_TABLE_1 = {"no_bias": 0.0, "bias": 0.3, "sim_bn": 0.02, "sim_ln": 0.0}
@@ -193,12 +228,19 @@ def test_runs_as_in_table_1_depend_on_nothing(same_error_everywhere):
         ("first_layer", "sim_ln_large", {"test_error": 0.3}, "fails"),
         ("gamma", "sim_bn_gamma1", {"test_error": 0.2}, "fails"),
         ("gamma", "sim_bn_gamma_one", {"status": "diverged"}, "fails"),
+        ("gamma", "sim_bn_gamma_shared", {"test_error": 0.2}, "fails"),
+        ("statistics", "sim_bn_constant", {"test_error": 0.2}, "fails"),
         ("order", "bias_fixed", {"test_error": 0.0}, "fails"),
+        ("second_batch", "sim_bn_other", {"test_error": 0.3}, "fails"),
+        ("momentum", "bias_momentum", {"status": "diverged"}, "fails"),
+        ("momentum", "bias_slow", {"test_error": 0.0}, "fails"),
         ("ascent", "no_bias_usam", {"test_error": 0.4}, "fails"),
         ("loss", "gd_bias_half", {"test_error": 0.2}, "fails"),
         ("weight_decay", "gd_no_bias_double", {"test_error": 0.2}, "fails"),
         ("ln_epsilon", "sim_ln_epsilon_small", {"test_error": 0.2}, "fails"),
         ("norm_limit", "sim_ln_free", {"test_error": 0.2}, "fails"),
+        ("norm_limit", "sim_ln_each", {"test_error": 0.2}, "fails"),
+        ("phases", "bias_cumulative", {"test_error": 0.0}, "fails"),
         ("phases", "bias_last_row", {"test_error": 0.0}, "fails"),
         ("dtype", "sim_bn_float64", {"test_error": 0.5}, "fails"),
     ],
@@ -208,26 +250,34 @@ def test_one_arm_turns_the_verdict_on_its_choice_alone(
 ):
     found = findings(**{arm: change})
     assert words(found) == dict.fromkeys({*CHOICES, "base"}, "holds") | {choice: word}
-    named = "1 of 14 choices matter: " if word == "fails" else "Not decided: "
+    named = f"1 of {len(CHOICES)} choices matter: " if word == "fails" else "Not decided: "
     assert found.finding.startswith(f"{named}{choice} (")
 
 
 def test_a_base_that_turns_turns_what_is_read_off_it(same_error_everywhere):
     found = words(findings(no_bias_base={"test_error": 0.15}))
     assert found == dict.fromkeys({*CHOICES, "base"}, "holds") | dict.fromkeys(
-        ("base", "test_set", "threshold"), "fails"
+        ("base", "test_set", "threshold", "zero_output"), "fails"
     )
     found = words(findings(no_bias_base={"test_error": 0.07}))
     assert (found["base"], found["threshold"]) == ("holds", "fails")  # 0.05 is one of them
 
 
-def test_other_test_sets_turn_their_verdict(monkeypatch):
+def test_other_test_sets_turn_their_verdict(same_error_everywhere, monkeypatch):
     monkeypatch.setattr(
         sensitivity, "on_test_set", lambda run, points: {"test_error": len(points.x_test) / 400}
     )
     found = {v.claim: v for v in findings().verdicts}["wen2023.sensitivity.test_set"]
     assert found.holds is False
     assert found.reason.startswith("200 points on no bias has test error 0.500")
+
+
+def test_outputs_of_zero_turn_their_verdict(same_error_everywhere, monkeypatch):
+    """With a fourth of all outputs at 0, a network that is wrong on 0.3 is so on 0.05."""
+    monkeypatch.setattr(sensitivity, "outputs_on_test_set", outputs_with(0.25))
+    found = findings()
+    assert words(found) == dict.fromkeys({*CHOICES, "base"}, "holds") | {"zero_output": "fails"}
+    assert "f = 0 counts as right on bias has test error 0.050" in found.finding
 
 
 @pytest.mark.parametrize("trace, word", [(21.0, "holds"), ([-1.0, 2.0, 5.0], "fails")])
@@ -307,7 +357,9 @@ def test_quick_assesses_nothing_and_shows_everything(quick):
     assert len(set(cases)) == len(cases)
     assert {row["choice"] for row in rows} == {*CHOICES, "base"} - {"sharpness"}
     assert all(row["seeds"] == 1 for row in rows)
-    assert len(rows) == len(TRIED) + len(SCENARIOS) + 4 * 5  # three test sets and two thresholds
+    assert (
+        len(rows) == len(TRIED) + len(SCENARIOS) + 4 * 6
+    )  # three test sets, zeros, two thresholds
 
 
 def test_quick_draws_a_picture_for_each_network(quick):

@@ -9,13 +9,16 @@ Expected: every network stays on its side of a test error of 0.1, with the whole
 
 What is varied, and what is not, is told in docs/choices.md. Here:
 - Each arm is a row of Table 1 (1-SAM, or gradient descent for what concerns weight decay) with one
-  thing changed. Test sets, the threshold and the reading of sharpness need no new training.
+  thing changed. Test sets, the threshold, outputs of 0 and the reading of sharpness need no new
+  training.
 - Half the loss is half the gradient. The normalised ascent does not see that; the descent does, as
   half the learning rate, and weight decay must double to keep its share:
   lr (g/2 + λθ) = (lr/2)(g + 2λθ).
 - `lab` shortens the epochs, and Sim-BN, whose steps run through all examples, has width 200 and
   only its first phase. What still falls at the end is said to fall.
 - γ = 1 is tried at the paper's width, as the gradient that makes it diverge grows with the width.
+- Momentum μ multiplies what a gradient does in all by 1/(1 − μ). Where it diverges at the printed
+  learning rate, that rate times 1 − μ is tried too.
 - A diverged run gives no answer, so a choice that diverges matters; the command then ends with the
   exit code of a divergence.
 """
@@ -28,6 +31,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import Field
 
 from ...config import RunConfig
@@ -35,7 +39,7 @@ from ...data.catalogue import make
 from ...run import Run
 from ...schedule import LogGrid, Phase
 from ...specs import spec
-from ...training import on_test_set
+from ...training import on_test_set, outputs_on_test_set
 from ..arms import collect, plan
 from ..choices import (
     BASE,
@@ -157,6 +161,11 @@ def half_loss(phase: Phase) -> Phase:
     return dataclasses.replace(phase, lr=phase.lr / 2, weight_decay=decay, rho=rho)
 
 
+def _slow(phase: Phase) -> Phase:
+    """Return the phase whose steps with momentum add up to those that it has without."""
+    return dataclasses.replace(phase, momentum=0.9, lr=phase.lr * (1 - 0.9))
+
+
 def _double_decay(phase: Phase) -> Phase:
     return dataclasses.replace(phase, weight_decay=2 * phase.weight_decay)
 
@@ -165,6 +174,16 @@ def _last_row(c: RunConfig) -> RunConfig:
     """Take the last row of the schedule from the start, for as many epochs in all."""
     last = dataclasses.replace(c.schedule[-1], epochs=c.epochs)
     return dataclasses.replace(c, schedule=(last,))
+
+
+def _cumulative(c: RunConfig) -> RunConfig:
+    """Count the epochs of every row from the start of the first; one over by then has none."""
+    made, now = [], 0
+    for phase in c.schedule:
+        if phase.epochs > now:
+            made.append(dataclasses.replace(phase, epochs=phase.epochs - now))
+            now = phase.epochs
+    return dataclasses.replace(c, schedule=tuple(made))
 
 
 def _gamma_one(c: RunConfig) -> RunConfig:
@@ -185,9 +204,26 @@ VARIATIONS = (
     Variation("gamma", "gamma2", "γ = 2/√width", ("sim_bn",), _init(gamma_scale=2.0)),
     Variation("gamma", "gamma8", "γ = 8/√width", ("sim_bn",), _init(gamma_scale=8.0)),
     Variation("gamma", "gamma_one", "γ = 1, width 500", ("sim_bn",), _gamma_one),
+    Variation("gamma", "gamma_shared", "one γ for all neurons", ("sim_bn",), _arch(gamma="shared")),
+    Variation(
+        "gamma", "gamma_still", "γ not in the ascent", ("sim_bn",), _phases(gamma="unperturbed")
+    ),
+    Variation("gamma", "gamma_fixed", "γ not trained", ("sim_bn",), _phases(gamma="fixed")),
+    Variation(
+        "statistics",
+        "constant",
+        "constant in the gradient",
+        ("sim_bn",),
+        _phases(statistics="constant"),
+    ),
     Variation("order", "replacement", "with replacement", SAM, _phases(order="replacement")),
     Variation("order", "fixed", "the same every epoch", SAM, _phases(order="fixed")),
     Variation("ascent", "usam", "not normalised", SAM, _phases(algorithm="usam")),
+    Variation("second_batch", "other", "another example", SAM, _phases(second_batch="other")),
+    Variation("momentum", "momentum", "momentum 0.9", (*SAM, *GD), _phases(momentum=0.9)),
+    Variation(
+        "momentum", "slow", "momentum 0.9, a tenth of the rate", ("no_bias", "bias"), _each(_slow)
+    ),
     Variation("loss", "half", "½(f − y)²", (*SAM, *GD), _each(half_loss)),
     Variation("weight_decay", "double", "λ‖θ‖² in the loss", GD, _each(_double_decay)),
     Variation(
@@ -198,6 +234,11 @@ VARIATIONS = (
     Variation("norm_limit", "free", "no limit", ("sim_ln",), _phases(max_first_layer_norm=None)),
     Variation("norm_limit", "limit5", "limit 5", ("sim_ln",), _phases(max_first_layer_norm=5.0)),
     Variation("norm_limit", "limit20", "limit 20", ("sim_ln",), _phases(max_first_layer_norm=20.0)),
+    Variation(
+        "norm_limit", "each", "weights and bias 10 each", ("sim_ln",), _phases(norm_rule="each")
+    ),
+    Variation("norm_limit", "held", "held at 10", ("sim_ln",), _phases(norm_rule="held")),
+    Variation("phases", "cumulative", "epochs counted from the first row", ("bias",), _cumulative),
     Variation("phases", "last_row", "last row from the start", ("bias", "sim_ln"), _last_row),
     Variation("dtype", "float64", "float64", SAM, _float64),
 )
@@ -206,16 +247,20 @@ STATEMENTS = {
     BASE: "with this laboratory's choices the answers are those of Table 1",
     "initial_law": "the answers do not depend on the law of the initial weights",
     "first_layer": "the answers do not depend on the initial scale of the first layer",
-    "gamma": "Sim-BN's answer does not depend on where γ starts",
+    "gamma": "Sim-BN's answer does not depend on γ's shape, start and training",
+    "statistics": "Sim-BN's answer does not depend on gradients through its statistics",
     "order": "the answers do not depend on the order of the examples",
     "ascent": "the answers do not depend on whether the ascent is normalised",
+    "second_batch": "the answers do not depend on the example of 1-SAM's second gradient",
+    "momentum": "the answers do not depend on momentum",
     "loss": "the answers do not depend on whether the loss has a factor ½",
     "weight_decay": "gradient descent's answers do not depend on the form of weight decay",
     "ln_epsilon": "Sim-LN's answer does not depend on ε",
     "norm_limit": "Sim-LN's answer does not depend on the limit of the first layer's norm",
-    "phases": "the answers do not depend on whether earlier rows of Table 2 come first",
+    "phases": "the answers do not depend on how several rows of Table 2 follow each other",
     "dtype": "the answers do not depend on the dtype",
     "test_set": "the answers do not depend on the size of the test set",
+    "zero_output": "the answers do not depend on whether an output of 0 is right or wrong",
     "threshold": "the answers do not depend on the test error that counts as generalising",
 }
 
@@ -232,7 +277,8 @@ def cases(found: Evidence) -> list[Case]:
             made.append(Case(choice, label, scenario, errors, runs))
         base = next(case for case in made if case.scenario is scenario)
         if scenario.key in SAM:
-            made += _other_test_sets(base, found.settings.largest_test) + _other_thresholds(base)
+            made += _other_test_sets(base, found.settings.largest_test)
+            made += [_zero_is_right(base), *_other_thresholds(base)]
     return made
 
 
@@ -249,6 +295,17 @@ def _other_test_sets(base: Case, largest: int) -> list[Case]:
         )
         for size in (largest // 100, largest // 10, largest)
     ]
+
+
+def _zero_is_right(base: Case) -> Case:
+    def error(run: Run) -> float:
+        data = run.dataset()
+        return float(np.mean(data.y_test * outputs_on_test_set(run) < 0))
+
+    errors = tuple(error(run) for run in base.runs)
+    return dataclasses.replace(
+        base, choice="zero_output", label="f = 0 counts as right", errors=errors
+    )
 
 
 def _other_thresholds(base: Case) -> list[Case]:

@@ -1,15 +1,18 @@
-"""The moments at which Figure 2 is judged: where a network is, and what happened up to there."""
+"""The moments at which Sim-BN is judged: where a network is, and what happened up to there."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
 from ...models import Params
 from ...run import Run
+from ..analysis import finals
+from ..contract import Verdict
 from ..evidence import after_first_phase, at
-from ..judging import INTERPOLATES
+from ..judging import FRACTION, INTERPOLATES, THRESHOLD, below, on_minimum
 from ._figure2b import carried_by_four
 from .panels import Evidence
 
@@ -73,19 +76,44 @@ def because(found: Evidence, stage: Stage) -> str:
     runs = list(found.runs[stage.part].values())
     loss = float(np.mean([stage.value(run, "train_loss") for run in runs]))
     if stage.last and loss >= INTERPOLATES:
-        first = np.mean([after_first_phase(run, "train_loss") for run in runs])
-        left = max(leaves_minimum(run) for run in runs)
-        zero = ", that of a network near the zero function" if loss > NEARLY_ZERO else ""
-        return (
-            f"the training loss was {first:.1e} at the end of the first phase, is first logged "
-            f"above {INTERPOLATES} at most {left:,} epochs later, and ends at {loss:.3f}{zero}"
-        )
+        return off_minimum(runs)
     half, end = (float(np.mean(over_infimum(found, stage, share))) for share in (0.5, 1.0))
     carried = np.mean([carried_by_four(stage.params(run)) for run in runs])
     return (
         f"in the second half of the phase the trace went from {half:.3f} to {end:.3f} of the xor "
         f"network's infimum, and the four largest neurons carry {carried:.0%} of the output weights"
     )
+
+
+def off_minimum(runs: Sequence[Run]) -> str:
+    """Say how networks left the minimum in their second phase."""
+    first = np.mean([after_first_phase(run, "train_loss") for run in runs])
+    loss = np.mean([run.final["train_loss"] for run in runs])
+    left = max(leaves_minimum(run) for run in runs)
+    zero = ", that of a network near the zero function" if loss > NEARLY_ZERO else ""
+    return (
+        f"the training loss was {first:.1e} at the end of the first phase, is first logged "
+        f"above {INTERPOLATES} at most {left:,} epochs later, and ends at {loss:.3f}{zero}"
+    )
+
+
+def second_phase(group: list[Run], decisive: bool) -> Verdict:
+    """Judge what Table 1 says of Sim-BN, at the end of the second phase."""
+    verdict = below(
+        "wen2023.table1.sim_bn_second",
+        "1-SAM with simplified BatchNorm generalises after its second phase, of radius 1, too "
+        "(test error)",
+        finals(group, "test_error"),
+        THRESHOLD,
+        decisive=decisive,
+        within=FRACTION,
+        paper="✓",
+    )
+    losses = finals(group, "train_loss")
+    verdict = on_minimum(verdict, losses, decisive=decisive)
+    if verdict.holds is False and np.mean(losses) >= INTERPOLATES:
+        return dataclasses.replace(verdict, because=off_minimum(group))
+    return verdict
 
 
 def leaves_minimum(run: Run) -> int:

@@ -49,7 +49,8 @@ from ...theory import batch_norm_xor, bias_floor, layer_norm_floor, no_bias_floo
 from ..analysis import curves, finals, judge
 from ..contract import Experiment, Findings, Interval, Line, Panel, Planned, Plot, Verdict
 from ..evidence import after_first_phase, diverged, large_enough
-from ..judging import FRACTION, THRESHOLD, below, near, on_minimum
+from ..judging import THRESHOLD, below, near, on_minimum
+from ._stages import second_phase
 
 Count = Annotated[int, Field(gt=0)]
 
@@ -230,7 +231,7 @@ def analyse(s: Settings, preset: str, runs: Mapping[str, Run]) -> Findings:
     ]
     fit = {row.key: decisive and sound[row.key] for row in ROWS}
     verdicts = [_generalises(row, found[row.key]["sam"], fit[row.key]) for row in ROWS]
-    verdicts.append(_second_phase(found["sim_bn"]["sam"], fit["sim_bn"]))
+    verdicts.append(second_phase(found["sim_bn"]["sam"], fit["sim_bn"]))
     verdicts += [
         _reaches_bound(row, found[row.key]["sam"], floors[row.key], fit[row.key])
         for row in ROWS
@@ -303,20 +304,6 @@ def _generalises(row: Row, group: list[Run], decisive: bool) -> Verdict:
     )
     losses = _values(group, "train_loss", first)
     return on_minimum(verdict, losses, decisive=decisive, most=not row.paper)
-
-
-def _second_phase(group: list[Run], decisive: bool) -> Verdict:
-    verdict = below(
-        "wen2023.table1.sim_bn_second",
-        "1-SAM with simplified BatchNorm generalises after its second phase, of radius 1, too "
-        "(test error)",
-        finals(group, "test_error"),
-        THRESHOLD,
-        decisive=decisive,
-        within=FRACTION,
-        paper="✓",
-    )
-    return on_minimum(verdict, finals(group, "train_loss"), decisive=decisive)
 
 
 def _reaches_bound(row: Row, group: list[Run], floor: float, decisive: bool) -> Verdict:

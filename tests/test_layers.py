@@ -43,7 +43,7 @@ ALLOWED = {
     "anatomy": "data models",
     "dissecting": "errors anatomy run",
     "theory": f"{FOUNDATIONS} data models losses schedule optim problem measures measuring",
-    "engine": f"{FOUNDATIONS} anatomy data models losses schedule",
+    "engine": f"{FOUNDATIONS} anatomy data models losses schedule durable",
     "torch_trainer": f"{FOUNDATIONS} data models losses schedule optim engine",
     "config": f"{FOUNDATIONS} models losses schedule",
     "durable": "errors",

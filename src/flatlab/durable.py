@@ -126,6 +126,22 @@ def locked(path: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
+@contextlib.contextmanager
+def in_turn(path: Path) -> Iterator[None]:
+    """Wait for the lock of a file and hold it; the file stays. Where it cannot be made, go on.
+
+    For work whose own files cannot be written there either.
+    """
+    import fcntl  # as above
+
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(open(path, "ab"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def _write_pid(descriptor: int, text: str) -> None:
     with contextlib.suppress(OSError):  # only for the message: a full disk must not matter
         os.ftruncate(descriptor, 0)

@@ -14,7 +14,7 @@ from flatlab.engine import CompiledTrainer, unsupported
 from flatlab.engine.philox import key_words, normals, permutation
 from flatlab.errors import UserError
 from flatlab.losses import Loss
-from flatlab.models import Deep, TwoLayer
+from flatlab.models import Deep, Init, TwoLayer
 from flatlab.randomness import key
 from flatlab.schedule import Phase
 from flatlab.torch_trainer import TorchTrainer
@@ -114,6 +114,18 @@ def test_engine_equals_autograd(arch, algorithm, fields):
         assert distance(engine, autograd) < tolerance
 
 
+@pytest.mark.parametrize("batch_size", [1, 5, None])
+@pytest.mark.parametrize("fields", [name for name in FIELDS if "input_noise" not in FIELDS[name]])
+@pytest.mark.parametrize("norm", [None, "layer", "batch"])
+def test_steps_of_the_bias_in_batches_and_beside_a_norm_limit(norm, fields, batch_size):
+    arch = TwoLayer(width=11, norm=norm, init=Init(gamma_scale=1.0))
+    for limit in (None, 1.5):
+        phase = dataclasses.replace(phase_of("sam", fields, batch_size), max_first_layer_norm=limit)
+        assert unsupported(Loss("mse"), arch, (phase,)) is None
+        engine, autograd = (trained(k, arch, phase, 3) for k in (CompiledTrainer, TorchTrainer))
+        assert distance(engine, autograd) < 1e-11  # up to 69 steps, each rescaled
+
+
 @pytest.mark.parametrize("arch", [*NETWORKS.values(), TwoLayer(width=11, bias=False)])
 def test_noise_with_projection_and_without_bias(arch):
     phase = dataclasses.replace(phase_of("sam", "noise"), max_first_layer_norm=1.5)
@@ -179,10 +191,15 @@ def test_fields_left_out_do_not_enter_the_digest():
 @pytest.mark.parametrize(
     "arch, options, part",
     [
-        (TwoLayer(width=5), {"batch_size": 5}, "batch_size=1 alone"),
-        (TwoLayer(width=5, norm="batch"), {"batch_size": 1}, "without BatchNorm"),
+        (TwoLayer(width=5), {"batch_size": 5, "input_noise": 0.1}, "batch_size=1 alone"),
+        (TwoLayer(width=5, norm="batch"), {"batch_size": 1, "input_noise": 0.1}, "BatchNorm"),
         (Deep(width=5), {"batch_size": 1}, "two-layer"),
-        (TwoLayer(width=5), {"batch_size": 1, "max_first_layer_norm": 2.0}, "max_first_layer_norm"),
+        (TwoLayer(width=5, norm="standard_layer"), {"batch_size": 1}, "standard norm"),
+        (
+            TwoLayer(width=5),
+            {"batch_size": 1, "max_first_layer_norm": 2.0, "input_noise": 0.1},
+            "a norm limit on a bias",
+        ),
     ],
 )
 def test_what_the_engine_cannot_is_trained_by_torch_and_says_so(arch, options, part):

@@ -288,7 +288,8 @@ def test_fields_left_out_do_not_enter_the_digest():
         (TwoLayer(width=5, norm="standard_layer"), {"second_batch": "other"}, "standard norm"),
         (TwoLayer(width=5, norm="standard_batch"), {"statistics": "constant"}, "norm='batch'"),
         (TwoLayer(width=5, norm="standard_layer"), {"gamma": "fixed"}, "norm='batch'"),
-        (TwoLayer(width=5), {"momentum": 0.5, "bias_lr": 0.1}, "without momentum"),
+        (TwoLayer(width=5), {"momentum": 0.5, "bias_lr": 0.1}, "with momentum"),
+        (TwoLayer(width=5), {"momentum": 0.5, "input_noise": 0.1}, "without momentum"),
         (
             TwoLayer(width=5, norm="batch"),
             {"norm_rule": "held", "max_first_layer_norm": 1.0},

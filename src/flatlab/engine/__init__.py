@@ -5,8 +5,9 @@
 import scipy.linalg  # noqa: F401
 
 from .compiled import CompiledTrainer as CompiledTrainer
+from .compiled import kernel_of as kernel_of
 from .compiled import unsupported as unsupported
 from .evaluate import evaluate as evaluate
 from .evaluate import predict as predict
 
-__all__ = ["CompiledTrainer", "evaluate", "predict", "unsupported"]
+__all__ = ["CompiledTrainer", "evaluate", "kernel_of", "predict", "unsupported"]

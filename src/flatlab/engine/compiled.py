@@ -14,7 +14,9 @@ from ..randomness import key
 from ..schedule import Phase
 from . import deep, two_layer_active, two_layer_batch, two_layer_single, two_layer_standard
 from .layout import Weights, has_bias, inputs, pack, shares_gamma, unpack
+from .loading import load
 from .philox import key_words, with_order
+from .room import with_room
 from .scalar import ACTIVATIONS, ASCENTS, GAMMA_RULES, LOSSES, NORM_RULES, NORMS
 from .subnormal import flushed
 
@@ -30,8 +32,9 @@ def unsupported(loss: Loss, arch: Architecture, schedule: tuple[Phase, ...]) -> 
     """Say why the engine cannot train so, or None if it can.
 
     Every architecture, algorithm, batch size and dtype is compiled; of the losses, those in
-    `LOSSES`; input noise, steps of the bias's own and norm rules where examples come one by one in
-    blocks; momentum, second batches and rules for γ and its statistics by `two_layer_batch`.
+    `LOSSES`; input noise and norm rules where examples come one by one in blocks; steps of the
+    bias's own there and, with momentum, second batches and rules for γ and its statistics, by
+    `two_layer_batch`.
     """
     if loss.name not in LOSSES:
         return f"the engine compiles the losses {', '.join(LOSSES)}, not {loss.name}"
@@ -41,20 +44,20 @@ def unsupported(loss: Loss, arch: Architecture, schedule: tuple[Phase, ...]) -> 
 
 def _not_compiled(arch: Architecture, phase: Phase) -> str | None:
     norm = arch.norm if isinstance(arch, TwoLayer) else "deep"
-    in_blocks = phase.bias_apart or phase.input_noise is not None or phase.norm_rule is not None
+    in_blocks = phase.input_noise is not None or phase.norm_rule is not None
     if in_blocks and not _blocked(arch, phase):
         return (
-            "the engine compiles bias_lr, bias_weight_decay, input_noise and norm_rule for "
-            "two-layer networks without BatchNorm at batch_size=1 alone, without momentum or "
-            "second_batch"
+            "the engine compiles input_noise and norm_rule for two-layer networks without "
+            "BatchNorm at batch_size=1 alone, without momentum, second_batch, or a norm limit on a "
+            "bias with steps of its own"
         )
-    if phase.bias_apart and phase.max_first_layer_norm is not None:
-        return "the engine does not compile bias_lr or bias_weight_decay with max_first_layer_norm"
-    if _carried(phase) and norm not in (None, "layer", "batch"):
+    if (phase.bias_apart or _carried(phase)) and norm not in (None, "layer", "batch"):
         return (
-            "the engine compiles momentum and second_batch for two-layer networks without a "
-            "standard norm alone"
+            "the engine compiles bias_lr, bias_weight_decay, momentum and second_batch for "
+            "two-layer networks without a standard norm alone"
         )
+    if phase.bias_apart and phase.momentum is not None:
+        return "the engine does not compile bias_lr or bias_weight_decay with momentum"
     if (phase.statistics is not None or phase.gamma is not None) and norm != "batch":
         return "the engine compiles statistics and gamma of a phase for norm='batch' alone"
     return None
@@ -67,14 +70,44 @@ def _carried(phase: Phase) -> bool:
 
 def _blocked(arch: Architecture, phase: Phase) -> bool:
     plain = isinstance(arch, TwoLayer) and arch.norm in (None, "layer")
-    return plain and phase.batch_size == 1 and not _carried(phase)
+    joint = phase.bias_apart and phase.max_first_layer_norm is not None  # a norm with the bias's
+    return plain and phase.batch_size == 1 and not (_carried(phase) or joint)
 
 
 def _few_active(arch: TwoLayer, phase: Phase, n: int) -> bool:
     """Return whether it pays to look which neurons a batch activates."""
     few = phase.batch_size is not None and 8 * phase.batch_size <= n
     relu = arch.norm == "batch" and arch.activation == "relu"
-    return relu and few and not _carried(phase)
+    return relu and few and not (_carried(phase) or phase.bias_apart)
+
+
+def kernel_of(loss: Loss, arch: Architecture, phase: Phase, n: int) -> tuple[str | int | bool, ...]:
+    """Return what names the compiled function that trains so; its dtype is the weights'."""
+    if not isinstance(arch, TwoLayer):
+        return ("deep", phase.batch_size == 1)
+    if _blocked(arch, phase):
+        return (
+            "blocked",
+            *two_layer_single.specialised(*_codes(loss, arch, phase)),
+            *_forms(phase),
+        )
+    if arch.norm in ("standard_layer", "standard_batch"):
+        return ("standard",)
+    return ("active",) if _few_active(arch, phase, n) else ("batch",)
+
+
+def _codes(loss: Loss, arch: TwoLayer, phase: Phase) -> tuple[int, int, int, int]:
+    return (
+        ACTIVATIONS[arch.activation],
+        NORMS[arch.norm],
+        LOSSES[loss.name],
+        ASCENTS[phase.algorithm],
+    )
+
+
+def _forms(phase: Phase) -> tuple[bool, bool]:
+    """Return whether the blocked kernel keeps the bias apart, and adds noise to inputs."""
+    return phase.bias_apart or phase.norm_rule == "each", phase.input_noise is not None
 
 
 class CompiledTrainer:
@@ -121,9 +154,9 @@ class CompiledTrainer:
         return Weights(
             np.pad(W, ((0, -self.inputs % _MULTIPLE), (0, neurons))),
             M,
-            np.pad(a, (0, neurons)),
-            np.pad(gamma, (0, neurons if len(gamma) else 0)),
-            np.pad(beta, (0, neurons if len(beta) else 0)),
+            with_room(np.pad(a, (0, neurons))),
+            with_room(np.pad(gamma, (0, neurons if len(gamma) else 0))),
+            with_room(np.pad(beta, (0, neurons if len(beta) else 0))),
         )
 
     def params(self) -> Params:
@@ -161,39 +194,38 @@ class CompiledTrainer:
         span, keys = (first, last, epoch0), with_order(self.keys, phase.order)
         hyper = self._hyper(phase)
         if not isinstance(self.arch, TwoLayer):
-            if batch == 1:
-                return int(
-                    deep.train_single(W, M, a, self.X, self.y, *span, keys, loss, ascent, hyper)
-                )
-            return int(
-                deep.train_batch(
-                    W, M, a, self.X, self.y, *span, min(batch, n), keys, loss, ascent, hyper
-                )
-            )
-        codes = (ACTIVATIONS[self.arch.activation], NORMS[self.arch.norm], loss, ascent)
-        train: Any
+            one = batch == 1
+            sizes = span if one else (*span, min(batch, n))
+            deep_args = (W, M, a, self.X, self.y, *sizes, keys, loss, ascent, hyper)
+            return self._call(deep.train_single if one else deep.train_batch, *deep_args)
+        codes = _codes(self.loss, self.arch, phase)
         if _blocked(self.arch, phase):
-            noisy = phase.input_noise is not None
-            apart = phase.bias_apart or phase.norm_rule == "each"
-            train = two_layer_single.kernel(*codes, apart, noisy)
+            train = two_layer_single.kernel(*codes, *_forms(phase))
             d = self.inputs - has_bias(self.arch)
             data = (self.X, self.y, d, *span, self.block)
             all_codes = np.array([*codes, NORM_RULES[phase.norm_rule]])
-            return int(train(W, a, *data, keys, all_codes, hyper))
+            return self._call(train, W, a, *data, keys, all_codes, hyper)
         data = (self.X, self.y, *span, batch, keys)
         if len(beta):
-            return int(two_layer_standard.train(W, a, gamma, beta, *data, *codes, hyper))
+            return self._call(two_layer_standard.train, W, a, gamma, beta, *data, *codes, hyper)
         rules = self._rules(phase)
         if _few_active(self.arch, phase, n):
-            return int(two_layer_active.train(W, a, gamma, *data, loss, ascent, rules, hyper))
+            active = (W, a, gamma, *data, loss, ascent, rules, hyper)
+            return self._call(two_layer_active.train, *active)
         moved = self.velocities or self.weights  # not looked at without momentum
         velocity = (moved.W, moved.a, moved.gamma)
-        return int(two_layer_batch.train(W, a, gamma, velocity, *data, *codes, rules, hyper))
+        rest = (velocity, *data, *codes, rules, hyper)
+        return self._call(two_layer_batch.train, W, a, gamma, *rest)
+
+    def _call(self, kernel: Any, *args: Any) -> int:
+        load(kernel, str(self.dtype), args)
+        return int(kernel(*args))
 
     def _rules(self, phase: Phase) -> np.ndarray:
         """Return the rules in the order of the positions in `scalar`."""
         constant, other = phase.statistics is not None, phase.second_batch is not None
-        return np.array([shares_gamma(self.arch), GAMMA_RULES[phase.gamma], constant, other])
+        row = self.inputs - 1 if phase.bias_apart else -1
+        return np.array([shares_gamma(self.arch), GAMMA_RULES[phase.gamma], constant, other, row])
 
     def _hyper(self, phase: Phase) -> np.ndarray:
         """Return the hyper-parameters in the order of the positions in `scalar`."""

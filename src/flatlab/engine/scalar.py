@@ -36,8 +36,9 @@ LR, RHO, DECAY, NOISE, MAX_NORM, SMOOTHING, LN_EPSILON, ZERO, ONE, TINY = range(
 BIAS_LR, BIAS_DECAY, INPUT_NOISE, NORM_EPSILON, MOMENTUM = range(10, 15)
 
 # Positions in the array of rules, integers: one γ for all neurons; a code of `GAMMA_RULES`;
-# statistics that gradients do not flow through; a second gradient on a batch of its own.
-SHARED, GAMMA, CONSTANT, OTHER = range(4)
+# statistics that gradients do not flow through; a second gradient on a batch of its own; the row of
+# a bias with steps of its own, or −1.
+SHARED, GAMMA, CONSTANT, OTHER, BIAS_ROW = range(5)
 
 
 @njit(cache=True, inline="always")

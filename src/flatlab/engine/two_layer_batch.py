@@ -19,6 +19,9 @@ from numba import njit
 from .philox import OTHERS, signs, visits
 from .scalar import (
     BATCH,
+    BIAS_DECAY,
+    BIAS_LR,
+    BIAS_ROW,
     CONSTANT,
     DECAY,
     FAST,
@@ -85,8 +88,17 @@ def _gradient_rows(X, y, W, a, activation, norm, loss, hyper, H, U, D, f, G_W, G
         else:
             for t in range(a.shape[0]):
                 d[t] *= g * a[t]
-    np.dot(X.T, D, G_W)
-    np.dot(U.T, f, G_a)
+    if D.shape[0] == 1:  # an outer product, which BLAS is slow at
+        x, d, u = X[0], D[0], U[0]
+        for i in range(G_W.shape[0]):
+            row = G_W[i]
+            for t in range(a.shape[0]):
+                row[t] = x[i] * d[t]
+        for t in range(a.shape[0]):
+            G_a[t] = u[t] * f[0]
+    else:
+        np.dot(X.T, D, G_W)
+        np.dot(U.T, f, G_a)
     return finite
 
 
@@ -174,6 +186,7 @@ def train(
     n = X.shape[0]
     zero, one = hyper[ZERO], hyper[ONE]
     keep = one - hyper[LR] * hyper[DECAY]
+    bias, bias_keep = np.empty_like(a), one - hyper[BIAS_LR] * hyper[BIAS_DECAY]
     steps = (n + batch - 1) // batch
     order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
     others = np.empty(n, np.int64)
@@ -238,7 +251,12 @@ def train(
             if rules[GAMMA] != FIXED:
                 descend(gamma, one, hyper[LR], V_gamma)
         else:
+            if rules[BIAS_ROW] >= 0:
+                bias[:] = W[rules[BIAS_ROW]]
             descend(W.ravel(), keep, hyper[LR], G_W.ravel())
+            if rules[BIAS_ROW] >= 0:
+                descend(bias, bias_keep, hyper[BIAS_LR], G_W[rules[BIAS_ROW]])
+                W[rules[BIAS_ROW]] = bias
             descend(a, keep, hyper[LR], G_a)
             if rules[GAMMA] != FIXED:
                 descend(gamma, keep, hyper[LR], G_gamma)

@@ -22,6 +22,7 @@ from numba import njit
 
 from .blas import add_product
 from .philox import normals, signs, visits
+from .room import room
 from .scalar import (
     BIAS_DECAY,
     BIAS_LR,
@@ -218,14 +219,17 @@ def kernel(activation, norm, loss, ascent, apart=False, noisy=False):
     networks. `apart` says that the bias has steps or a norm of its own, `noisy` that inputs have
     noise.
     """
+    return _kernel(*specialised(activation, norm, loss, ascent), apart, noisy)
+
+
+def specialised(activation, norm, loss, ascent):
+    """Return the codes a kernel is compiled for, (−1, 0, 0) for the one that takes all others."""
     hot = norm == NONE and activation in (RELU, SOFTPLUS)
-    codes = (activation, loss, ascent) if hot else (-1, 0, 0)
-    return _kernel(*codes, apart, noisy)
+    return (activation, loss, ascent) if hot else (-1, 0, 0)
 
 
-@functools.cache  # numba's cache on disk tells kernels apart by these numbers, not by functions
+@functools.cache
 def _kernel(hot, loss, ascent, apart, noisy):
-    @njit(cache=True, fastmath=FAST, error_model="numpy")
     def train(W, a, X, y, d, first, last, epoch0, size, keys, codes, hyper):
         """Run blocks first..last−1 of a phase in place; return the block that diverged, or −1.
 
@@ -250,11 +254,11 @@ def _kernel(hot, loss, ascent, apart, noisy):
         keep, limit, rule = one - hyper[LR] * hyper[DECAY], hyper[MAX_NORM], codes[4]
         blocks = (n + size - 1) // size
         order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
-        H, C = np.empty((size, width), W.dtype), np.empty((size, width), W.dtype)
-        work, grad_a = np.empty((3, width), W.dtype), np.empty(width, W.dtype)
+        H, C, work = room(size, width, W), room(size, width, W), room(3, width, W)
+        grad_a = room(1, width, W)[0]
         kappas, tile = np.empty(size, W.dtype), np.empty(size * TILE, W.dtype)
         factors = np.empty(2, W.dtype)
-        before = (one, zero, np.zeros(width, W.dtype))
+        before = (one, zero, room(1, width, W)[0])
         drawn = -1
         if noisy:
             shifts = np.empty((n, d))
@@ -353,4 +357,6 @@ def _kernel(hot, loss, ascent, apart, noisy):
             W[d] = b
         return -1
 
-    return train
+    # By this name numba's cache has a file of its own for each of them.
+    train.__qualname__ = f"train_{hot}_{loss}_{ascent}_{apart}_{noisy}".replace("-", "_")
+    return njit(cache=True, fastmath=FAST, error_model="numpy")(train)

@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 
 from .philox import signs, visits
+from .room import room
 from .scalar import (
     DECAY,
     FAST,
@@ -167,10 +168,10 @@ def train(
     steps = (n + batch - 1) // batch
     order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
     G_W, up_W = np.empty_like(W), np.empty_like(W)
-    G, up = np.empty((3, len(a)), W.dtype), np.empty((3, len(a)), W.dtype)  # of a, γ and β
-    H = np.empty((n if norm == STANDARD_BATCH else batch, len(a)), W.dtype)
-    U, S = np.empty_like(H), np.empty_like(H)
-    weights, work = np.empty(n, W.dtype), np.empty((3, len(a)), W.dtype)
+    G, up = room(3, len(a), W), room(3, len(a), W)  # of a, γ and β
+    visited = n if norm == STANDARD_BATCH else batch
+    H, U, S = room(visited, len(a), W), room(visited, len(a), W), room(visited, len(a), W)
+    weights, work = np.empty(n, W.dtype), room(3, len(a), W)
     drawn = -1
     for step in range(first, last):
         epoch = step // steps

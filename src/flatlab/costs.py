@@ -76,6 +76,22 @@ def kind_of(config: RunConfig, phase: Phase) -> str:
     return f"plain, {many}"
 
 
+def kernels(config: RunConfig) -> frozenset[tuple[object, ...]]:
+    """Return what names the compiled functions that a run needs; none for torch.
+
+    >>> from flatlab.models import Deep
+    >>> kernels(RunConfig(Deep(), {"n": 9}, (Phase("sam", lr=0.1, batch_size=1, epochs=1),)))
+    frozenset({('deep', True, 'float32')})
+    """
+    from .engine import kernel_of, unsupported
+
+    if unsupported(config.loss, config.arch, config.schedule):
+        return frozenset()
+    n = sizes(config)[2]
+    made = (kernel_of(config.loss, config.arch, phase, n) for phase in config.schedule)
+    return frozenset((*kernel, config.dtype) for kernel in made)
+
+
 def sizes(config: RunConfig) -> tuple[int, int, int]:
     """Return the weights, the neurons, and the number n of training examples."""
     n, d = int(config.data.get("n", 100)), int(config.data.get("d", 30))

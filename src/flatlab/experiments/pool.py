@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..config import RunConfig
+from ..costs import kernels
 from ..errors import FlatlabError
 from ..executor import Job, OnEvent, Outcome, run_jobs
 from ..run import Run, load_run, read_result
@@ -106,6 +107,8 @@ def train(
         if slot.run is not None and on_event:
             on_event(jobs[key], "reused", {})
     missing = [key for key in order or slots if slots[key].run is None]
+    if until is None:
+        missing = _first_of_each_kernel_first(missing, slots)
     ran = run_jobs([jobs[key] for key in missing], workers, on_event, until)
     outcomes = dict(zip(missing, ran, strict=True))
     runs = {}
@@ -115,6 +118,18 @@ def train(
         elif outcomes[key].status == "done":
             runs[key] = load_run(slot.path)
     return Trained(runs, outcomes)
+
+
+def _first_of_each_kernel_first(keys: Sequence[str], slots: Mapping[str, Slot]) -> list[str]:
+    """Bring forward a run for each kernel: of two that need the same, one waits for the other."""
+    seen: set[tuple[object, ...]] = set()
+    first = []
+    for key in keys:
+        needed = kernels(slots[key].config)
+        if not needed <= seen:
+            first.append(key)
+            seen |= needed
+    return [*first, *(key for key in keys if key not in first)]
 
 
 def finished(out: Path) -> Iterator[tuple[RunConfig, float]]:

@@ -275,6 +275,12 @@ def test_importing_flatlab_is_cheap():
     )
 
 
+def test_the_catalogue_does_without_torch():
+    """`flatlab list` and `flatlab run` answer sooner by what they do not import."""
+    seconds_each = (*HEAVY, "scipy.stats")
+    assert modules_after("import flatlab.experiments", *seconds_each) == {"numba", "scipy"}
+
+
 def test_the_engine_does_without_torch():
     assert modules_after("import flatlab.engine", *HEAVY) == {"numba", "scipy"}
     found = modules_after(TRAIN, *HEAVY)

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import special
 
+from ..theory.claims.contract import clopper_pearson
 from .analysis import Rule, judge
 from .contract import Interval, Verdict
 
@@ -107,14 +107,12 @@ def on_minimum(
 
 
 def proportion(hits: int, total: int) -> Interval:
-    """Return a share with its exact 95 % interval (Clopper and Pearson 1934).
+    """Return a share with its exact 95 % interval.
 
     >>> proportion(50, 50)
     Interval(mean=1.0, low=0.928..., high=1.0)
     """
-    low = special.betaincinv(hits, total - hits + 1, 0.025) if hits else 0.0
-    high = special.betaincinv(hits + 1, total - hits, 0.975) if hits < total else 1.0
-    return Interval(hits / total, float(low), float(high))
+    return Interval(hits / total, *clopper_pearson(hits, total))
 
 
 def mostly(

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from ..data import Dataset
 from ..losses import Loss, as_loss
 from ..models import Architecture, Params, build
 from ..models.activations import activated
+
+if TYPE_CHECKING:  # a second to import, and the networks can be listed without it
+    from torch import Tensor, nn
 
 Array = NDArray[np.float64]
 
@@ -35,7 +36,7 @@ class Solution:
     data: Dataset
 
     @cached_property
-    def module(self) -> torch.nn.Module:
+    def module(self) -> nn.Module:
         """The torch network, in float64."""
         params: Params = {
             name: np.asarray(value, np.float64) for name, value in self.params.items()
@@ -44,6 +45,8 @@ class Solution:
 
     def outputs(self, x: ArrayLike | None = None) -> Array:
         """Return f(x), on the training inputs unless others are given."""
+        import torch
+
         with torch.no_grad():
             return np.asarray(self.module(self._inputs(x)))
 
@@ -60,6 +63,8 @@ class Solution:
 
     def gradients(self, x: ArrayLike | None = None) -> Array:
         """Return ∇_θ f(x_i) over all parameters by autograd, (n, parameters)."""
+        import torch
+
         params = dict(self.module.named_parameters())
         buffers = dict(self.module.named_buffers())
 
@@ -82,6 +87,8 @@ class Solution:
 
     def hessian(self, loss: Loss | str = "mse") -> Array:
         """Return the dense Hessian of the training loss, for a few hundred parameters."""
+        import torch
+
         params = {name: p.detach() for name, p in self.module.named_parameters()}
         sizes = [p.numel() for p in params.values()]
         y, x = torch.tensor(self.data.y_train), self._inputs(None)
@@ -119,4 +126,6 @@ class Solution:
         return Solution(self.arch, {**self.params, **params}, self.data)
 
     def _inputs(self, x: ArrayLike | None) -> Tensor:
+        import torch
+
         return torch.tensor(self.data.x_train if x is None else np.asarray(x, np.float64))

@@ -21,7 +21,7 @@ from typing import Any, Literal, SupportsFloat
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special, stats
+from scipy import special
 
 from ...randomness import generator
 
@@ -183,11 +183,13 @@ def slope(
     >>> slope("a line", [1, 2, 4], [3, 6, 12], near=1.0).holds
     True
     """
+    from scipy import stats  # a second to import, for one line
+
     found = stats.linregress(np.log(np.asarray(x, float)), np.log(np.asarray(y, float)))
     count = np.asarray(x).size
     if count < 3:
         raise ValueError("a slope needs three points or more")
-    half = stats.t.ppf((1 + CONFIDENCE) / 2, count - 2) * found.stderr
+    half = special.stdtrit(count - 2, (1 + CONFIDENCE) / 2) * found.stderr
     value, low, high = float(found.slope), float(found.slope - half), float(found.slope + half)
     if near is not None:
         return Line(what, value, "=", near, math.fabs(value - near) <= within, low=low, high=high)
@@ -197,15 +199,15 @@ def slope(
 
 
 def clopper_pearson(hits: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the two-sided interval of a frequency.
+    """Return the exact two-sided interval of a frequency (Clopper and Pearson 1934).
 
     >>> [round(end, 4) for end in clopper_pearson(0, 100)]
     [0.0, 0.0362]
     """
     tail = (1 - confidence) / 2
-    low = float(stats.beta.ppf(tail, hits, trials - hits + 1)) if hits else 0.0
-    high = float(stats.beta.ppf(1 - tail, hits + 1, trials - hits)) if hits < trials else 1.0
-    return low, high
+    low = special.betaincinv(hits, trials - hits + 1, tail) if hits else 0.0
+    high = special.betaincinv(hits + 1, trials - hits, 1 - tail) if hits < trials else 1.0
+    return float(low), float(high)
 
 
 def printed(line: Line) -> Line:

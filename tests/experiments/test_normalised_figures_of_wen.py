@@ -281,6 +281,8 @@ def test_a_second_phase_that_diverges_leaves_the_first_to_be_judged():
     findings = fig2.EXPERIMENT.analyse(lab, "lab", runs)
     found = {v.claim.split(".")[2]: v.word for v in findings.verdicts}
     assert (found["usam_first"], found["usam_second"]) == ("holds", "not assessed")
+    second = {v.reason for v in findings.verdicts if v.claim.startswith("wen2023.fig2.usam_second")}
+    assert second == {f"1 of {lab.seeds} runs diverged"}
     assert "both phases: it diverges in some runs" in findings.finding
 
 

@@ -41,10 +41,13 @@ class Stage:
 
     def fit(self, found: Evidence) -> bool:
         """Return whether it can be judged: sizes are large enough, every run got there."""
+        return found.decisive and not self.lost(found)
+
+    def lost(self, found: Evidence) -> int:
+        """Return how many runs diverged on their way there."""
         runs = found.runs[self.part].values()
-        return found.decisive and all(
-            run.status == "done" or (not self.last and bool(run.ends)) for run in runs
-        )
+        there = [run.status == "done" or (not self.last and bool(run.ends)) for run in runs]
+        return there.count(False)
 
     def value(self, run: Run, column: str, share: float = 1.0) -> float:
         """Return a column of the history when a share of the stage's phase has passed."""

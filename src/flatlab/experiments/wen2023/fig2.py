@@ -176,6 +176,8 @@ def _judged(found: Evidence, stage: Stage) -> list[Verdict]:
         verdict = on_minimum(verdict, losses, decisive=fit)
         if found.part(stage.part).ours:
             verdict = dataclasses.replace(verdict, paper="ours")
+        if found.decisive and (lost := stage.lost(found)):
+            return dataclasses.replace(verdict, reason=f"{lost} of {len(losses)} runs diverged")
         return dataclasses.replace(verdict, because=why) if verdict.holds is False else verdict
 
     def says(words: str) -> str:

@@ -221,7 +221,9 @@ VARIATIONS = (
     Variation("ascent", "usam", "not normalised", SAM, _phases(algorithm="usam")),
     Variation("second_batch", "other", "another example", SAM, _phases(second_batch="other")),
     Variation("momentum", "momentum", "momentum 0.9", (*SAM, *GD), _phases(momentum=0.9)),
-    Variation("momentum", "slow", "momentum 0.9, a tenth of the rate", ("no_bias",), _each(_slow)),
+    Variation(
+        "momentum", "slow", "momentum 0.9, a tenth of the rate", ("no_bias", "bias"), _each(_slow)
+    ),
     Variation("loss", "half", "½(f − y)²", (*SAM, *GD), _each(half_loss)),
     Variation("weight_decay", "double", "λ‖θ‖² in the loss", GD, _each(_double_decay)),
     Variation(

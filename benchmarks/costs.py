@@ -55,6 +55,9 @@ def configs() -> Iterator[RunConfig]:
                 for algorithm, rho in (("sgd", 0.0), ("sam", 0.05)):
                     phase = Phase(algorithm, lr=1e-3, rho=rho, batch_size=batch, epochs=1)
                     yield RunConfig(network(width), data, (phase,))
+                    if name in ("plain", "layer norm") and batch == 1:
+                        carried = dataclasses.replace(phase, momentum=0.5)
+                        yield RunConfig(network(width), data, (carried,))
                     if name == "plain" and batch != 10 and width != 250:
                         yield RunConfig(network(width), data, (phase,), loss=Loss("truncated_mse"))
 

@@ -42,6 +42,15 @@ def test_kinds_are_those_of_the_engines_kernels(made, kind):
     assert estimate(made).seconds > 0
 
 
+def test_what_the_batch_kernel_takes_one_by_one_is_a_kind_of_its_own():
+    made = config()
+    for fields in ({"momentum": 0.9}, {"second_batch": "other"}):
+        phase = dataclasses.replace(made.schedule[0], **fields)
+        assert kind_of(made, phase) == "a batch of one example"
+        longer = estimate(dataclasses.replace(made, schedule=(phase,))).seconds
+        assert longer > 2 * estimate(made).seconds  # a pass over the weights for each example
+
+
 def test_training_is_proportional_to_epochs():
     silent = LogGrid(per_decade=0, regular=1)  # the first and the last epoch only
     once, twice = (estimate(config(epochs=n, log=silent)).seconds for n in (1000, 2000))

@@ -5,10 +5,10 @@ The time of an update is modelled as
     fixed + a · weights + b · weights · examples + c · neurons · examples
 
 with constants for each kind of update (`Kind`), which `python benchmarks/costs.py` measures and
-prints as they stand here. They were measured on two cores of an Intel Xeon with other work beside
-it, in processor time; another machine is slower or faster by some factor, and a network whose
-neurons die is faster late in training. Finished runs therefore correct the constants, kind by kind
-(`CostModel.calibrated`). Expect an estimate to be wrong by a factor of up to two before that.
+prints as they stand here. They were measured on one core of an AMD EPYC, in processor time; another
+machine is slower or faster by some factor, and a network whose neurons die is faster late in
+training. Finished runs therefore correct the constants, kind by kind (`CostModel.calibrated`).
+Expect an estimate to be wrong by a factor of up to two before that.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ Constants = tuple[float, float, float, float]
 # Kind of update → (nanoseconds: fixed, a weight, a weight and example, a neuron and example), for
 # one pass (SGD, label noise) and for two (SAM). Printed by benchmarks/costs.py.
 CONSTANTS: dict[str, tuple[Constants, Constants]] = {
-    "plain, one example": ((3.88, 0.00389, 0.0, 2.71), (186.0, 0.0, 0.0, 2.02)),
-    "plain, a batch": ((1180.0, 0.186, 0.0224, 1.6), (2780.0, 0.0167, 0.0611, 3.13)),
-    "layer norm, one example": ((752.0, 0.0503, 0.0, 0.0), (690.0, 0.0, 0.0, 2.68)),
-    "softplus, one example": ((327.0, 0.0, 0.0667, 0.0), (431.0, 0.0, 0.0912, 0.467)),
-    "softplus, a batch": ((1000.0, 0.211, 0.0229, 1.81), (2010.0, 0.358, 0.0595, 3.19)),
-    "tanh, one example": ((0.0, 0.189, 0.0, 17.8), (0.0, 0.357, 0.0, 30.5)),
-    "tanh, a batch": ((838.0, 0.549, 0.256, 13.0), (889.0, 0.72, 0.456, 27.7)),
-    "batch norm": ((0.0, 0.356, 0.018, 0.872), (0.0, 0.742, 0.0345, 1.88)),
-    "deep, one example": ((0.0, 0.203, 0.0, 6.61), (0.0, 0.269, 0.0, 11.5)),
-    "deep, a batch": ((0.0, 0.938, 0.0628, 0.0), (0.0, 1.64, 0.139, 0.0)),
-    "torch": ((757_000.0, 0.0, 0.0, 14.4), (1_840_000.0, 0.526, 0.0, 17.3)),
+    "plain, one example": ((47.6, 0.0, 0.000841, 1.78), (133.0, 0.0, 0.0154, 1.23)),
+    "a batch of one example": ((301.0, 0.244, 0.0, 3.69), (791.0, 0.446, 0.0, 3.87)),
+    "torch": ((436_000.0, 0.0, 0.0, 3.47), (1_080_000.0, 0.0, 0.137, 0.0)),
+    "plain, a batch": ((725.0, 0.0894, 0.0271, 0.935), (952.0, 0.201, 0.0511, 1.94)),
+    "layer norm, one example": ((145.0, 0.0, 0.0, 2.09), (208.0, 0.0, 0.0, 2.57)),
+    "softplus, one example": ((173.0, 0.0, 0.0459, 0.935), (317.0, 0.0, 0.0991, 0.0)),
+    "softplus, a batch": ((618.0, 0.0955, 0.0281, 1.5), (1650.0, 0.182, 0.0592, 2.86)),
+    "tanh, one example": ((0.0, 0.0207, 0.0, 15.1), (39.6, 0.0, 0.0, 28.2)),
+    "tanh, a batch": ((2000.0, 0.342, 0.106, 11.3), (0.0, 0.67, 0.0711, 25.9)),
+    "batch norm": ((0.0, 0.0, 0.0086, 0.873), (0.0, 0.0, 0.0159, 1.55)),
+    "deep, one example": ((78.4, 0.129, 0.0, 4.26), (0.0, 0.169, 0.0, 6.19)),
+    "deep, a batch": ((0.0, 0.564, 0.0651, 0.0), (0.0, 1.08, 0.13, 0.0)),
 }
-EVALUATION: Constants = (111_000.0, 15.4, 0.0154, 1.31)  # one logged row; examples of both sets
-FLOAT64 = 1.9  # float64 over float32; from 1.1 to 3.1
-START_SECONDS = 1.5  # a process, its imports, and kernels from the cache
+EVALUATION: Constants = (374_000.0, 24.5, 0.0173, 1.24)  # one logged row; examples of both sets
+FLOAT64 = 1.9  # float64 over float32; from 1 to 2.3
+START_SECONDS = 0.2  # a process, and kernels from the cache
 LEAST_SECONDS = 1.0  # a shorter run tells of starting, not of training
 
 
@@ -60,7 +61,7 @@ def kind_of(config: RunConfig, phase: Phase) -> str:
     >>> kind_of(config, config.schedule[0])
     'deep, one example'
     """
-    from .engine import unsupported  # numba's import is for those who ask
+    from .engine import kernel_of, unsupported  # numba's import is for those who ask
 
     if unsupported(config.loss, config.arch, (phase,)):
         return "torch"
@@ -69,6 +70,9 @@ def kind_of(config: RunConfig, phase: Phase) -> str:
         return f"deep, {many}"
     if config.arch.norm == "batch":
         return "batch norm"
+    kernel, *_ = kernel_of(config.loss, config.arch, phase, sizes(config)[2])
+    if kernel == "batch" and phase.batch_size == 1:
+        return "a batch of one example"
     if config.arch.activation in ("softplus", "tanh"):
         return f"{config.arch.activation}, {many}"
     if config.arch.norm == "layer" and phase.batch_size == 1:

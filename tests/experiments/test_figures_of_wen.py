@@ -6,6 +6,7 @@ import pytest
 from flatlab.experiments import CATALOGUE
 from flatlab.experiments.evidence import at, course, over_initial
 from flatlab.experiments.judging import above, below, near, on_minimum
+from flatlab.experiments.running import analysed
 from flatlab.experiments.wen2023 import fig1, fig4, fig5, fig7, fig8, fig9, fig11
 from flatlab.experiments.wen2023.panels.evidence import collect
 from flatlab.experiments.wen2023.panels.pictures import picture, reference
@@ -282,6 +283,19 @@ def test_a_diverged_run_decides_nothing_of_its_part():
     assert words["sam_fails"] == words["degrades"] == words["reaches_bound"] == "holds"
     (note,) = fig4.EXPERIMENT.analyse(lab, "lab", runs).notes
     assert "fig4-gd-seed1 diverged in epoch 7" in note
+
+
+def test_where_a_run_is_missing_no_claim_is_decided():
+    lab = fig4.PRESETS["lab"]
+    runs = made_up(fig4, lab, **as_in_the_paper(fig4))
+    whole = analysed(fig4.EXPERIMENT, lab, "lab", runs, len(runs))
+    assert {v.word for v in whole.verdicts} == {"holds"}
+    planned = len(runs)
+    del runs["fig4-gd-seed0"]
+    found = analysed(fig4.EXPERIMENT, lab, "lab", runs, planned)
+    said = {(v.word, v.reason) for v in found.verdicts}
+    assert said == {("not assessed", f"1 of {planned} runs are missing")}
+    assert found.plots and found.tables
 
 
 def test_comparisons_pair_equal_seeds():

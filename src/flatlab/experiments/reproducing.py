@@ -16,7 +16,7 @@ from . import CATALOGUE
 from .budget import Choice, Offer, everything, within
 from .contract import Experiment, Findings, Planned
 from .pool import Slot, Trained, finished, slots, train
-from .running import folder_of, held, planned_runs, settings_of
+from .running import analysed, folder_of, held, planned_runs, settings_of
 from .seeds import seeds_of, with_seeds
 
 OnAnalysis = Callable[[str], None]
@@ -175,16 +175,18 @@ class Prepared:
         if late:
             level = complete(part.levels[:chosen], trained.runs)
         settings = part.at(level or len(part.levels))
-        keys = part.keys(level) if level else {}
-        keys = {name: key for name, key in keys.items() if key in trained.runs}
+        asked = part.keys(level) if level else {}
+        keys = {name: key for name, key in asked.items() if key in trained.runs}
         runs = {name: trained.runs[key] for name, key in keys.items()}
-        findings = part.experiment.analyse(settings, self.preset, runs)
+        findings = analysed(part.experiment, settings, self.preset, runs, len(asked))
         left = {k for k in part.keys(len(part.levels)).values() if k not in trained.runs}
         seconds_left = sum(self.seconds.get(key, 0.0) for key in left)
         why = ""
         if level < len(part.levels):
             why = "the budget was over" if level < chosen else "it did not fit the budget"
             why = f"{why}, some {seconds_left:.0f} s of training are left (estimated)"
+        elif len(keys) < len(asked):
+            why = f"{len(asked) - len(keys)} of {len(asked)} runs failed"
         if not level:
             findings = _without(findings, f"left out: {why}")
         wanted = seeds_of(part.settings)

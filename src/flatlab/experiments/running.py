@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, unknown
 from ..executor import OnEvent, Outcome
+from ..run import Run
 from ..store import ensure_directory, locked
 from . import CATALOGUE
 from .contract import Experiment, Findings, Planned
@@ -95,10 +96,22 @@ def run_experiment(
         experiment,
         preset,
         settings,
-        experiment.analyse(settings, preset, runs),
+        analysed(experiment, settings, preset, runs, len(keys)),
         tuple(made[keys[name]].path for name in runs),
         tuple(trained.outcomes[key] for key in keys.values()),
     )
+
+
+def analysed(
+    experiment: Experiment, settings: Any, preset: str, runs: Mapping[str, Run], planned: int
+) -> Findings:
+    """Return an experiment's findings; where runs are missing, none of its claims is decided."""
+    findings = experiment.analyse(settings, preset, runs)
+    if len(runs) == planned:
+        return findings
+    reason = f"{planned - len(runs)} of {planned} runs are missing"
+    verdicts = (dataclasses.replace(v, holds=None, reason=reason) for v in findings.verdicts)
+    return dataclasses.replace(findings, verdicts=tuple(verdicts))
 
 
 def planned_runs(experiment: Experiment, settings: Any) -> list[Planned]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -44,6 +46,23 @@ def test_kernels_of_one_definition_have_files_of_their_own():
     ]
     names = {each.py_func.__qualname__ for each in made}
     assert len(names) == len({id(each) for each in made}) == 20  # one kernel serves tanh
+
+
+def test_without_a_place_for_compiled_kernels_it_says_what_to_set():
+    """As where neither the package nor the home directory can be written."""
+    child = (
+        "from numba.core import caching\n"
+        "caching.CacheImpl._locator_classes = []\n"
+        "from flatlab.errors import UserError\n"
+        "try:\n"
+        "    import flatlab.engine\n"
+        "except UserError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", child], capture_output=True, text=True, timeout=120
+    )
+    assert "set NUMBA_CACHE_DIR to one that can" in done.stdout, done.stderr
 
 
 def test_where_no_lock_can_be_made_it_goes_on(tmp_path):

@@ -4,7 +4,17 @@
 # BLAS threads, set after this import, reaches it.
 import scipy.linalg  # noqa: F401
 
-from .compiled import CompiledTrainer as CompiledTrainer
+from ..errors import UserError
+
+try:
+    from .compiled import CompiledTrainer as CompiledTrainer
+except RuntimeError as error:
+    if "cannot cache function" not in str(error):
+        raise
+    raise UserError(
+        "there is no folder to keep compiled kernels in: neither flatlab's own nor one in the home "
+        "directory can be written; set NUMBA_CACHE_DIR to one that can"
+    ) from None
 from .compiled import kernel_of as kernel_of
 from .compiled import unsupported as unsupported
 from .evaluate import evaluate as evaluate

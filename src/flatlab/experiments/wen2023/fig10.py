@@ -21,9 +21,12 @@ What the paper leaves unsaid, and what is done here:
   for equally filled quadrants. Without Condition 1 it is not known to be the least: on some such
   data a flatter network exists that does not generalise (claim
   flatlab.x1.bn_flatter_nongeneralising). So whether 1-SAM reaches it is in the table, not judged.
-- `lab` has five seeds, as they differ much (test errors of 10b from 0.01 to 0.41), and shortens 10a
-  to 500 epochs. 10b has the paper's: in its second phase the trace rises to several times the floor
-  and takes most of them to come back.
+- `lab` has five seeds, as they differ much, and shortens 10a to 500 epochs. 10b has the paper's: in
+  its second phase the trace rises to several times the floor and takes most of them to come back.
+- In 10b rounding decides. The same five runs, compiled for another processor
+  (`NUMBA_CPU_NAME=haswell OPENBLAS_CORETYPE=Haswell NUMBA_CACHE_DIR=other flatlab run wen2023/fig10
+  --out other`), end at test errors of 0.003, 0.006, 0.211, 0.109 and 0.045, on an AMD EPYC as it is
+  at 0.370, 0.024, 0.055, 0.091 and 0.049. So one seed says nothing about 10b.
 """
 
 from __future__ import annotations

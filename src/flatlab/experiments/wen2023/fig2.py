@@ -30,7 +30,8 @@ What the paper leaves unsaid, and what is done here:
   four largest have three signs of (w1, w2).
 - The paper does not say whether the ascent is normalised. So the same rows are also run with the
   ascent ρ∇L ("usam"). It fades as the loss does: in the first phase the network interpolates and
-  then stands still, far from flattest. In the second all three seeds fall to the zero function.
+  then stands still, far from flattest. In the second every seed leaves its minimum: to the zero
+  function, or (one of three in `lab` on one of two processors) by diverging.
   Neither ascent gave the paper's picture at the end of its second phase. The normalised one with
   half the radius does.
 - The reference is the infimum of the trace along the four-neuron xor network on the same data.

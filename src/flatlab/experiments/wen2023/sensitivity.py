@@ -163,7 +163,7 @@ def half_loss(phase: Phase) -> Phase:
 
 def _slow(phase: Phase) -> Phase:
     """Return the phase whose steps with momentum add up to those that it has without."""
-    return dataclasses.replace(phase, momentum=0.9, lr=phase.lr * (1 - 0.9))
+    return dataclasses.replace(phase, momentum=0.9, lr=phase.lr / 10)
 
 
 def _double_decay(phase: Phase) -> Phase:

@@ -309,7 +309,8 @@ def test_two_damaged_checkpoints_say_so_and_fresh_starts_again(
     flip(path / "checkpoint.previous.safetensors")
     code, stdout, stderr = main(*SHORT, "--out", path)
     assert (code, stdout) == (2, "")
-    assert stderr.count("is damaged") == 2 and stderr.endswith(": start again with --fresh\n")
+    assert stderr.count("is damaged") == 2
+    assert stderr.endswith(": start again with --fresh, or without this run's folder\n")
     assert main(*SHORT, "--out", path, "--fresh")[0] == 0
     assert bits(path) == short_bits
 

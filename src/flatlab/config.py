@@ -60,21 +60,21 @@ class RunConfig:
         """Refuse what a phase says of a part that the network has not."""
         parts, norm = self.arch.shapes(1), getattr(self.arch, "norm", None)
         needs = (
-            (phase.bias_apart, "b1" in parts, "bias_lr and bias_weight_decay", "a bias"),
-            (phase.norm_rule == "each", "b1" in parts, "norm_rule='each'", "a bias"),
-            (phase.gamma is not None, "gamma" in parts, "gamma", "a γ"),
+            (phase.bias_apart, "b1" in parts, "bias_lr and bias_weight_decay need", "a bias"),
+            (phase.norm_rule == "each", "b1" in parts, "norm_rule='each' needs", "a bias"),
+            (phase.gamma is not None, "gamma" in parts, f"gamma={phase.gamma!r} needs", "a γ"),
             (
                 phase.statistics is not None,
                 norm in ("batch", "standard_batch"),
-                "statistics",
+                f"statistics={phase.statistics!r} needs",
                 "BatchNorm",
             ),
         )
-        for asked, there, fields, part in needs:
+        for asked, there, field_needs, part in needs:
             if asked and not there:
                 raise UserError(
-                    f"{fields} of a phase need a network with {part}, which this architecture has "
-                    f"not: {self.arch!r}"
+                    f"{field_needs} a network with {part}, which this one has not: leave it out of "
+                    f"the phase or change the network, {self.arch!r}"
                 )
 
     @property

@@ -17,7 +17,7 @@ from .data import Dataset
 from .data.catalogue import make
 from .errors import StoreError, UserError
 from .models import Params, build
-from .store import Checkpoint, RunStore
+from .store import AGAIN, Checkpoint, RunStore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,7 +171,7 @@ def read_result(store: RunStore) -> dict[str, Any] | None:
     result = store.load_result()
     needed = ("status", "seconds", "notes", "diverged_at")
     if result is not None and any(name not in result for name in needed):
-        raise StoreError(f"{store.path}: result.json is damaged: start again with --fresh")
+        raise StoreError(f"{store.path}: result.json is damaged: {AGAIN}")
     return result
 
 

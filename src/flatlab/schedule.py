@@ -98,6 +98,16 @@ class Phase:
                     f"{name}={value!r} is for the two gradients of 'sam' and 'usam'; "
                     f"{self.algorithm!r} has one: drop it or change the algorithm"
                 )
+        if self.second_batch is not None and self.batch_size is None:
+            raise UserError(
+                f"second_batch={self.second_batch!r} is another part of the examples, and the full "
+                "batch is all of them: give a batch_size or drop it"
+            )
+        if self.second_batch is not None and self.input_noise is not None:
+            raise UserError(
+                "input_noise is the same in both gradients of a step, and "
+                f"second_batch={self.second_batch!r} takes them on two batches: drop one"
+            )
         if self.norm_rule is not None and self.max_first_layer_norm is None:
             raise UserError(
                 f"norm_rule={self.norm_rule!r} says how max_first_layer_norm is meant: give it too"

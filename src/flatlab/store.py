@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 FORMAT = 1
+AGAIN = "start again with --fresh, or without this run's folder"
 
 CONFIG = "config.toml"
 HISTORY, RESULT = "history.parquet", "result.json"
@@ -159,7 +160,7 @@ class RunStore:
             reasons = " and ".join(
                 f"{self.path / name} is damaged ({reason})" for name, reason in damaged.items()
             )
-            raise StoreError(f"{reasons}: start again with --fresh")
+            raise StoreError(f"{reasons}: {AGAIN}")
         return None
 
     def save_history(self, columns: Mapping[str, Array]) -> None:
@@ -234,7 +235,7 @@ def run_directories(root: str | os.PathLike[str]) -> list[Path]:
     return sorted(found)
 
 
-def _damaged(path: Path, reason: object, remedy: str = "start again with --fresh") -> StoreError:
+def _damaged(path: Path, reason: object, remedy: str = AGAIN) -> StoreError:
     return StoreError(f"{path} is damaged ({reason}): {remedy}")
 
 

@@ -308,9 +308,15 @@ def test_what_the_engine_cannot_is_trained_by_torch_and_says_so(arch, fields, pa
     "algorithm, fields, message",
     [
         ("sgd", {"momentum": 1.0}, "momentum must be < 1"),
-        ("sgd", {"momentum": 0.0}, "momentum must be > 0"),
+        ("sgd", {"momentum": 0.0}, "momentum must be > 0, got 0.0: leave it out for none"),
         ("sgd", {"second_batch": "other"}, "second_batch='other' is for the two gradients"),
         ("label_noise", {"gamma": "unperturbed"}, "gamma='unperturbed' is for the two gradients"),
+        ("sam", {"second_batch": "other"}, "the full batch is all of them: give a batch_size"),
+        (
+            "sam",
+            {"second_batch": "other", "batch_size": 1, "input_noise": 0.1},
+            "takes them on two batches: drop one",
+        ),
         ("sam", {"norm_rule": "each"}, "norm_rule='each' says how max_first_layer_norm is meant"),
         ("sam", {"statistics": "batch"}, "statistics must be 'constant'"),
     ],
@@ -326,11 +332,11 @@ def test_bad_values_are_refused(algorithm, fields, message):
         (
             TwoLayer(bias=False),
             {"norm_rule": "each", "max_first_layer_norm": 1.0},
-            "norm_rule='each' of a phase need a network with a bias",
+            "norm_rule='each' needs a network with a bias",
         ),
-        (TwoLayer(), {"gamma": "fixed"}, "gamma of a phase need a network with a γ"),
-        (TwoLayer(norm="layer"), {"statistics": "constant"}, "need a network with BatchNorm"),
-        (Deep(), {"statistics": "constant"}, "need a network with BatchNorm"),
+        (TwoLayer(), {"gamma": "fixed"}, "gamma='fixed' needs a network with a γ"),
+        (TwoLayer(norm="layer"), {"statistics": "constant"}, "needs a network with BatchNorm"),
+        (Deep(), {"statistics": "constant"}, "needs a network with BatchNorm"),
     ],
 )
 def test_what_a_network_has_not_cannot_be_trained_in_a_way(arch, fields, message):
@@ -340,6 +346,6 @@ def test_what_a_network_has_not_cannot_be_trained_in_a_way(arch, fields, message
 
 def test_one_gamma_is_for_simplified_batch_norm():
     for norm in (None, "layer", "standard_batch"):
-        with pytest.raises(UserError, match="gamma='shared' is for norm='batch'"):
+        with pytest.raises(UserError, match="drop gamma or set norm='batch'"):
             TwoLayer(norm=norm, gamma="shared")
     assert TwoLayer(width=9, norm="batch", gamma="shared").initial(4, 0)["gamma"] == 4 / 3

@@ -243,8 +243,7 @@ def _kernel(hot, loss, ascent, apart, noisy):
             last: One past the last block.
             epoch0: Epochs before this phase; epochs index the random streams.
             size: Examples in a block.
-            keys: Philox keys of the order, the label noise and the input noise, and the order's
-                code, (4, 2).
+            keys: Philox keys of what is drawn (`compiled.USES`) and the order's code, (5, 2).
             codes: Activation, norm, loss, ascent and norm rule, as `scalar` numbers them.
             hyper: Hyper-parameters in the dtype of W, at the positions named in `scalar`.
         """

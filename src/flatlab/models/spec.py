@@ -66,7 +66,8 @@ class TwoLayer:
     def __post_init__(self) -> None:
         if self.gamma is not None and self.norm != "batch":
             raise UserError(
-                f"gamma={self.gamma!r} is for norm='batch', got norm={self.norm!r}: drop one"
+                f"gamma={self.gamma!r} is for norm='batch', got norm={self.norm!r}: drop gamma or "
+                "set norm='batch'"
             )
 
     def shapes(self, d: int) -> dict[str, tuple[int, ...]]:

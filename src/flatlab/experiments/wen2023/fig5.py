@@ -8,7 +8,7 @@ Claim:    "We observe a similar phenomenon as Figure 4": with bias and softplus 
 Expected: 1-SAM's trace below the baseline's; its test error above 0.1 and above the baseline's,
           and larger at the end than at epoch 4,000. No floor of the trace is known. At the paper's
           lengths (seed 0) the test errors at the ends of the three phases are 0.003, 0.033 and
-          0.128 after 0.170 at epoch 3,981, and the traces 35.7, 8.7 and 2.2 against 557 of 5a.
+          0.131 after 0.170 at epoch 3,981, and the traces 35.7, 8.7 and 2.2 against 557 of 5a.
 
 What the paper leaves unsaid, and what is done here:
 - Initial weights, order, loss, weight decay and the test error at f = 0 are as in `table1`.

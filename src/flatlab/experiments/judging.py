@@ -16,7 +16,7 @@ THRESHOLD = 0.1  # test error below which a network generalises
 # function's is 1, and 0.19 with the logistic loss of smoothing 0.2.
 INTERPOLATES = 0.01
 # Relative distance within which a trace "approximately reaches" its bound. SAM of a fixed radius
-# leaves the mean of y f at 0.97 to 1.00 in `table1`'s lab, and the bound is proportional to |f|.
+# leaves the mean of y f at 0.96 to 1.01 in `table1`'s lab, and the bound is proportional to |f|.
 NEAR = 0.1
 
 ANYTHING = (-np.inf, np.inf)

@@ -3,7 +3,7 @@
 Source:   this laboratory; Section 2 of Wen, Li & Ma 2023 names 1-SAM and label-noise SGD as
           minimisers of the trace, and tries 1-SAM alone.
 Command:  flatlab run beyond/algorithms
-Seconds:  206 of training on one core (lab, 3 seeds, two runs at a time)
+Seconds:  161 of training on one core (lab, 3 seeds, two runs at a time)
 Claim:    1-SAM and label-noise SGD reach the floor of the trace with bias; of the others, and of
           which ones generalise, the paper says nothing.
 Expected: 1-SAM at its floor with bias and not generalising there; everything else is open.

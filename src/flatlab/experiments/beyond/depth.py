@@ -3,7 +3,7 @@
 Source:   open question; Wen, Li & Ma 2023, "Limitations and future work", asks it for deep networks
           without bias. Section B.4 and Figure 11 have three layers with bias.
 Command:  flatlab run beyond/depth
-Seconds:  167 of training on one core (lab, 5 seeds, two runs at a time)
+Seconds:  157 of training on one core (lab, 5 seeds, two runs at a time)
 Claim:    open: "examine whether flatness implies generalization for deep networks without the bias
           terms". With two layers 1-SAM generalises without bias and fails with it.
 Expected: as with two layers at every depth: test error below 0.1 without bias and above it with

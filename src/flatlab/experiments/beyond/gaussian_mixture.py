@@ -2,7 +2,7 @@
 
 Source:   open question; Wen, Li & Ma 2023 have xor on the corners of the cube.
 Command:  flatlab run beyond/gaussian-mixture
-Seconds:  178 of training on one core (lab, 3 seeds, two runs at a time)
+Seconds:  125 of training on one core (lab, 3 seeds, two runs at a time)
 Claim:    open. On the cube 1-SAM with bias ends in flat minima that generalise worse than those of
           gradient descent with weight decay, and without bias it generalises.
 Expected: as on the cube: with bias 1-SAM's test error is above gradient descent's and above its own

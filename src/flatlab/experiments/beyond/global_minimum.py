@@ -3,7 +3,7 @@
 Source:   this laboratory; Section 6 of Wen, Li & Ma 2023 says that 1-SAM approximately reaches the
           lower bound, of one run each.
 Command:  flatlab run beyond/global
-Seconds:  320 of training on one core (lab, 50 seeds, two runs at a time)
+Seconds:  279 of training on one core (lab, 50 seeds, two runs at a time)
 Claim:    open: in what share of seeds 1-SAM ends within 10 %, and within 2 %, of the floor.
 Expected: more than four seeds of five, for each network.
 

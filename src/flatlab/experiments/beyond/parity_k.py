@@ -2,7 +2,7 @@
 
 Source:   open question; Wen, Li & Ma 2023 have y = x1·x2 only (Figures 1 and 4).
 Command:  flatlab run beyond/parity-k
-Seconds:  236 of training on one core (lab, 3 seeds, two runs at a time)
+Seconds:  210 of training on one core (lab, 3 seeds, two runs at a time)
 Claim:    open for k = 1, 3, 4. For k = 2 and n = 100, 1-SAM generalises without bias, not with it.
 Expected: k = 1 generalises everywhere; k = 2 as in the paper; k = 3 not without bias, whatever n,
           since σ(w·x) = (|w·x| + w·x)/2 makes the odd part of such a network linear; k = 4 open.

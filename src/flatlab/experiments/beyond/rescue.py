@@ -3,7 +3,7 @@
 Source:   this laboratory; Wen, Li & Ma 2023 prove that such a minimum is there (Proposition 4.2)
           and see 1-SAM miss it (Figure 4).
 Command:  flatlab run beyond/rescue
-Seconds:  681 of training on one core (lab, 3 seeds, two runs at a time)
+Seconds:  940 of training on one core (lab, 3 seeds, two runs at a time)
 Claim:    open: the paper offers no remedy.
 Expected: plain 1-SAM with bias fails. A remedy succeeds if the test error is below 0.1 and the
           trace is within 10 % of the floor 4√(d+1) = 22.27.

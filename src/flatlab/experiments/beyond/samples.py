@@ -2,7 +2,7 @@
 
 Source:   this laboratory; the law is Theorem 3.1 of Wen, Li & Ma 2023.
 Command:  flatlab run beyond/samples
-Seconds:  130 of training on one core (lab, 5 seeds, two runs at a time)
+Seconds:  113 of training on one core (lab, 5 seeds, two runs at a time)
 Claim:    Theorem 3.1: without bias the population loss of every flattest minimiser is Õ(d/n), and
           with it the test error. With bias the paper proves nothing of the kind (Theorem 4.1: some
           flattest minimisers memorise) and shows one n.

@@ -3,7 +3,7 @@
 Source:   open question; Wen, Li & Ma 2023 treat norms "without mean subtraction and bias" only
           (Figures 2 and 6).
 Command:  flatlab run beyond/standard-norms
-Seconds:  123 of training on one core (lab, 3 seeds, two runs at a time)
+Seconds:  102 of training on one core (lab, 3 seeds, two runs at a time)
 Claim:    open. The simplified norms generalise under 1-SAM on P_xor; the standard ones also
           subtract a mean, add 1e-5 to the variance, and have a scale and a shift.
 Expected: as with the simplified norms: test error below 0.1 for all four, and within 0.05 of the

@@ -2,7 +2,7 @@
 
 Source:   Wen, Li & Ma 2023, Figure 10 and Section B.3; Table 2, rows 10a and 10b (two phases).
 Command:  flatlab run wen2023/fig10
-Seconds:  155 of training on one core (lab, 5 seeds, two runs at a time)
+Seconds:  114 of training on one core (lab, 5 seeds, two runs at a time)
 Claim:    "We can see that in both cases [simplified BatchNorm and LayerNorm], the models nearly
           perfectly generalize." Section 6: where the lower bound of the trace is known exactly,
           1-SAM approximately reaches it.

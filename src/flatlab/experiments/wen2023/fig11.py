@@ -2,7 +2,7 @@
 
 Source:   Wen, Li & Ma 2023, Figure 11 and Section B.4; Table 2, rows 11a and 11b.
 Command:  flatlab run wen2023/fig11
-Seconds:  111 of training on one core (lab, 3 seeds, two runs at a time)
+Seconds:  83 of training on one core (lab, 3 seeds, two runs at a time)
 Claim:    "The minimum reached by 1-SAM is flatter, but the model generalizes much worse."
 Expected: 1-SAM's trace below the baseline's and at the floor 6·31^(1/3) = 18.85 within 10 %; its
           test error more than 0.1 above the baseline's ("much worse").

@@ -2,7 +2,7 @@
 
 Source:   Wen, Li & Ma 2023, Figure 2 and Section 3.2; Table 2, row 2a (two phases).
 Command:  flatlab run wen2023/fig2
-Seconds:  256 of training on one core (lab, 3 seeds, two runs at a time)
+Seconds:  233 of training on one core (lab, 3 seeds, two runs at a time)
 Claim:    "SAM finds a flat minimum that generalizes well. … the model is indeed interpretable. For
           example, the four largest neurons in the first layer approximately extract features
           {relu(c1 x[1] + c2 x[2]) | c1, c2 ∈ {−1, 1}} (Figure 2b). Also, the first 2 columns of the

@@ -2,7 +2,7 @@
 
 Source:   Wen, Li & Ma 2023, Figure 4 and Section 4.2; Table 2, rows 4a and 4b (two phases).
 Command:  flatlab run wen2023/fig4
-Seconds:  106 of training on one core (lab, 3 seeds, two runs at a time)
+Seconds:  95 of training on one core (lab, 3 seeds, two runs at a time)
 Claim:    "The minimum reached by 1-SAM is flatter but the model fails to generalize and the
           generalization performance even starts to degenerate after 4000 epochs." Section 6: 1-SAM
           approximately reaches the lower bound of the trace.

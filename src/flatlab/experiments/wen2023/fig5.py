@@ -2,7 +2,7 @@
 
 Source:   Wen, Li & Ma 2023, Figure 5 and Section 4.2; Table 2, rows 5a and 5b (three phases).
 Command:  flatlab run wen2023/fig5
-Seconds:  322 of training on one core (lab, 6 seeds, two runs at a time)
+Seconds:  258 of training on one core (lab, 6 seeds, two runs at a time)
 Claim:    "We observe a similar phenomenon as Figure 4": with bias and softplus 1-SAM ends flatter
           than the baseline, fails to generalise, and generalises worse.
 Expected: 1-SAM's trace below the baseline's; its test error above 0.1 and above the baseline's,

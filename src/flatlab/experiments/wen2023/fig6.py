@@ -2,7 +2,7 @@
 
 Source:   Wen, Li & Ma 2023, Figure 6 and Section 5.2; Table 2, rows 6a and 6b (three phases).
 Command:  flatlab run wen2023/fig6
-Seconds:  40 of training on one core (lab, 6 seeds, two runs at a time)
+Seconds:  31 of training on one core (lab, 6 seeds, two runs at a time)
 Claim:    "In Figure 6a, we use standard training. In Figure 6b, we restricted the norm of the
           weight and the bias of the first layer as 10, to avoid minimizing the sharpness by simply
           increasing the norm. We can see that in both cases, the models almost perfectly

@@ -2,7 +2,7 @@
 
 Source:   Wen, Li & Ma 2023, Figure 7 and Section B.2; Table 2, rows 7a and 7b.
 Command:  flatlab run wen2023/fig7
-Seconds:  20 of training on one core (lab, 6 seeds, two runs at a time)
+Seconds:  15 of training on one core (lab, 6 seeds, two runs at a time)
 Claim:    "The flattest minimizer of the MLP without bias has a much better generalization
           performance than the one with bias." Section 6: 1-SAM approximately reaches the lower
           bound of the trace.

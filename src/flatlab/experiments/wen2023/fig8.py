@@ -2,7 +2,7 @@
 
 Source:   Wen, Li & Ma 2023, Figure 8 and Section B.3; Table 2, rows 8a and 8b.
 Command:  flatlab run wen2023/fig8
-Seconds:  10 of training on one core (lab, 3 seeds, two runs at a time)
+Seconds:  8 of training on one core (lab, 3 seeds, two runs at a time)
 Claim:    "In both cases, the model reaches perfect generalization. Notice that although weight
           decay doesn't explicitly regularize model sharpness, the flatness of the model decreases
           through training." It is the sharpness that decreases.

@@ -2,7 +2,7 @@
 
 Source:   Wen, Li & Ma 2023, Figure 9 and Section B.3; Table 2, rows 9a and 9b.
 Command:  flatlab run wen2023/fig9
-Seconds:  43 of training on one core (lab, 6 seeds, two runs at a time)
+Seconds:  31 of training on one core (lab, 6 seeds, two runs at a time)
 Claim:    "The minimum reached by 1-SAM is flatter but the model generalizes much worse and even
           starts to degenerate after 2000 epochs."
 Expected: 1-SAM's trace below the baseline's and at the floor 2.47 within 10 %; its test error at

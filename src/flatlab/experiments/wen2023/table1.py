@@ -2,7 +2,7 @@
 
 Source:   Wen, Li & Ma 2023, Table 1, third column; hyper-parameters from their Table 2.
 Command:  flatlab run wen2023/table1
-Seconds:  194 on two cores (lab, 3 seeds, compiling included)
+Seconds:  144 on two cores (lab, 3 seeds, compiling included)
 Claim:    sharpness minimisation (1-SAM) generalises on P_xor without bias ✓, with bias ✗, with
           simplified BatchNorm ✓, with simplified LayerNorm ✓.
 Expected: 1-SAM's test error 0 / above 0.1 / below 0.05 / below 0.05; its trace above the kinks'

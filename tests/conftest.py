@@ -6,6 +6,7 @@ import os
 # many times slower when threads outnumber cores. Before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,9 @@ import pytest
 
 from flatlab import cli, load_run
 from flatlab.store import RunStore
+
+# A shell starts what it puts in the background with Ctrl-C ignored, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONGEST = "test_reproduce.py"
 

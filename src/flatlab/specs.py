@@ -90,8 +90,8 @@ def _one_line(cls: Any, error: ValidationError) -> str:
             return f"{cls.__name__} needs {name}"
         case "greater_than":
             default = next(field.default for field in dataclasses.fields(cls) if field.name == name)
-            none = ": leave it out for none" if default is None and given == 0 else ""
-            return f"{name} must be > {context['gt']:g}, got {given!r}{none}"
+            none = " or left out" if default is None else ""
+            return f"{name} must be > {context['gt']:g}{none}, got {given!r}"
         case "greater_than_equal":
             return f"{name} must be >= {context['ge']:g}, got {given!r}"
         case "less_than":

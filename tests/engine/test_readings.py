@@ -308,7 +308,7 @@ def test_what_the_engine_cannot_is_trained_by_torch_and_says_so(arch, fields, pa
     "algorithm, fields, message",
     [
         ("sgd", {"momentum": 1.0}, "momentum must be < 1"),
-        ("sgd", {"momentum": 0.0}, "momentum must be > 0, got 0.0: leave it out for none"),
+        ("sgd", {"momentum": 0.0}, "momentum must be > 0 or left out, got 0.0"),
         ("sgd", {"second_batch": "other"}, "second_batch='other' is for the two gradients"),
         ("label_noise", {"gamma": "unperturbed"}, "gamma='unperturbed' is for the two gradients"),
         ("sam", {"second_batch": "other"}, "the full batch is all of them: give a batch_size"),

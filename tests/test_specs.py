@@ -43,7 +43,7 @@ MISTAKES = [
     (lambda: Phase("sam", lr=0.1, epochs=5, rho=-0.1), "rho must be >= 0, got -0.1"),
     (lambda: Phase("sgd", lr=0.1, epochs=5, rho=0.1), "rho is the ascent radius of 'sam' and"),
     (lambda: Phase("sam", lr=0.1, epochs=5, noise=0.1), "noise belongs to 'label_noise', got"),
-    (lambda: Phase("sgd", lr=0.1, epochs=5, batch_size=0), "batch_size must be > 0 or left out, got 0"),
+    (lambda: Phase("sgd", lr=0.1, epochs=5, batch_size=0), "batch_size must be > 0 or left out"),
     (lambda: Phase("sgd", lr=0.1, epochs=5, weight_decay=-1.0), "weight_decay must be >= 0"),
     (
         lambda: Phase("sgd", lr=2.0, epochs=5, weight_decay=0.5),

@@ -310,7 +310,7 @@ def test_a_damaged_run_says_which_file(refused, done):
 def test_a_config_edited_by_hand_says_which_key(refused, done):
     config = done / "config.toml"
     config.write_text(config.read_text().replace("lr = 0.01", "lr = -1.0"))
-    refused(["show", done], r"lr must be > 0, got -1\.0")
+    refused(["show", done], r"run/config\.toml: lr must be > 0, got -1\.0")
 
 
 # A user's own data

@@ -17,7 +17,7 @@ from .data import Dataset
 from .data.catalogue import make
 from .errors import StoreError, UserError
 from .models import Params, build
-from .store import AGAIN, Checkpoint, RunStore
+from .store import AGAIN, CONFIG, Checkpoint, RunStore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,7 +94,10 @@ class Run:
 def load_run(path: str | Path) -> Run:
     """Read a run directory, finished or not."""
     store = RunStore.read(path)
-    config = RunConfig.from_dict(store.config)
+    try:
+        config = RunConfig.from_dict(store.config)
+    except UserError as error:
+        raise UserError(f"{store.path / CONFIG}: {error}") from None
     checkpoint, result = store.load_checkpoint(), read_result(store)
     if checkpoint is None and result is not None:
         raise StoreError(f"{path} has a result but no checkpoint: run the same command again")

@@ -208,7 +208,9 @@ def _show_run(made: Run, as_json: bool) -> None:
 
 @app.command()
 def bench(
-    only: Annotated[str | None, typer.Option(help="Run one benchmark.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Run this benchmark; may be repeated.")
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="Longer, larger.")] = False,
     as_json: Json = False,
 ) -> int:
@@ -224,7 +226,9 @@ def bench(
     flags = ["--full"] * full + ["--json"] * as_json
     sys.path.insert(0, str(script.parent))
     made = runpy.run_path(str(script))
-    if only is not None and only not in made["BENCHMARKS"]:
-        raise unknown("benchmark", only, made["BENCHMARKS"])
-    made["main"]([*(["--only", only] if only else []), *flags])
+    for name in only or []:
+        if name not in made["BENCHMARKS"]:
+            raise unknown("benchmark", name, made["BENCHMARKS"])
+        flags += ["--only", name]
+    made["main"](flags)
     return DONE

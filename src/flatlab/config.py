@@ -70,6 +70,12 @@ class RunConfig:
                 "BatchNorm",
             ),
         )
+        n = self.data.get("n") if isinstance(self.data, Mapping) else None
+        if phase.second_batch and isinstance(n, int) and (phase.batch_size or n) >= n:
+            raise UserError(
+                f"second_batch={phase.second_batch!r} is another part of the {n} examples, and "
+                f"batch_size={phase.batch_size} takes all of them: give a smaller one or drop it"
+            )
         for asked, there, field_needs, part in needs:
             if asked and not there:
                 raise UserError(

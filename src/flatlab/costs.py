@@ -71,7 +71,7 @@ def kind_of(config: RunConfig, phase: Phase) -> str:
     if config.arch.norm == "batch":
         return "batch norm"
     kernel, *_ = kernel_of(config.loss, config.arch, phase, sizes(config)[2])
-    if kernel == "batch" and phase.batch_size == 1:
+    if kernel == "batch" and phase.batch_size == 1 and config.arch.activation != "tanh":
         return "a batch of one example"
     if config.arch.activation in ("softplus", "tanh"):
         return f"{config.arch.activation}, {many}"

@@ -334,6 +334,11 @@ def test_bad_values_are_refused(algorithm, fields, message):
             {"norm_rule": "each", "max_first_layer_norm": 1.0},
             "norm_rule='each' needs a network with a bias",
         ),
+        (
+            TwoLayer(),
+            {"second_batch": "other", "batch_size": DATA.n},
+            "takes all of them: give a smaller one or drop it",
+        ),
         (TwoLayer(), {"gamma": "fixed"}, "gamma='fixed' needs a network with a γ"),
         (TwoLayer(norm="layer"), {"statistics": "constant"}, "needs a network with BatchNorm"),
         (Deep(), {"statistics": "constant"}, "needs a network with BatchNorm"),

@@ -192,6 +192,16 @@ def test_one_change_turns_a_verdict_on_an_algorithm(claim, arm, values, word):
     assert judged(algorithms, **{arm: values})[claim].word == word
 
 
+def test_a_size_without_runs_leaves_its_network_out_of_the_law():
+    lab = LAB[samples]
+    runs = made_up(samples, lab)
+    gone = f"samples-{samples.key('no_bias', samples.sizes(lab)[0])}-seed"
+    kept = {name: run for name, run in runs.items() if not name.startswith(gone)}
+    assert len(kept) == len(runs) - lab.seeds
+    law = next(p for p in samples.EXPERIMENT.analyse(lab, "lab", kept).plots if "law" in p.name)
+    assert [series.label for series in law.panels[0][-1].series] == ["with bias"]
+
+
 def test_a_diverged_algorithm_is_not_judged_and_is_named():
     runs = made_up(algorithms, LAB[algorithms])
     name = "algorithms-bias-usam-seed1"

@@ -294,7 +294,7 @@ def test_where_a_run_is_missing_no_claim_is_decided():
     del runs["fig4-gd-seed0"]
     found = analysed(fig4.EXPERIMENT, lab, "lab", runs, planned)
     said = {(v.word, v.reason) for v in found.verdicts}
-    assert said == {("not assessed", f"1 of {planned} runs are missing")}
+    assert said == {("not assessed", f"without 1 of its {planned} runs nothing is decided")}
     assert found.plots and found.tables
 
 

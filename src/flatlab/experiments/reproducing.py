@@ -185,8 +185,8 @@ class Prepared:
         if level < len(part.levels):
             why = "the budget was over" if level < chosen else "it did not fit the budget"
             why = f"{why}, some {seconds_left:.0f} s of training are left (estimated)"
-        elif len(keys) < len(asked):
-            why = f"{len(asked) - len(keys)} of {len(asked)} runs failed"
+        if failed := [name for name in asked if name not in keys]:
+            why = "; ".join(filter(None, (why, f"these runs failed: {', '.join(failed)}")))
         if not level:
             findings = _without(findings, f"left out: {why}")
         wanted = seeds_of(part.settings)

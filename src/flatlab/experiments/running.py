@@ -109,7 +109,7 @@ def analysed(
     findings = experiment.analyse(settings, preset, runs)
     if len(runs) == planned:
         return findings
-    reason = f"{planned - len(runs)} of {planned} runs are missing"
+    reason = f"without {planned - len(runs)} of its {planned} runs nothing is decided"
     verdicts = (dataclasses.replace(v, holds=None, reason=reason) for v in findings.verdicts)
     return dataclasses.replace(findings, verdicts=tuple(verdicts))
 

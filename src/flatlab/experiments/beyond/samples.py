@@ -244,7 +244,7 @@ def plots(found: Evidence) -> tuple[Plot, ...]:
     ratios = tuple(
         Series(label, name, x, np.array([found.over_floor(k) for k in keys[name]]).T)
         for name, label in NETWORKS.items()
-        if len({len(found.runs[k]) for k in keys[name]} | {0}) == 2
+        if len({len(found.runs[k]) for k in keys[name]}) == 1 and found.runs[keys[name][0]]
     )
     panels = (
         Panel(

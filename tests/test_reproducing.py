@@ -1,6 +1,7 @@
 """Reproducing a small made-up source: choosing, sharing, stopping, and what is written."""
 
 import csv
+import dataclasses
 import hashlib
 import json
 from typing import Annotated
@@ -11,7 +12,8 @@ from pydantic import Field
 from flatlab import progress, report
 from flatlab.config import RunConfig
 from flatlab.errors import BusyError, UserError
-from flatlab.experiments import reproducing
+from flatlab.executor import run_jobs
+from flatlab.experiments import pool, reproducing
 from flatlab.experiments.budget import Offer, everything, makespan, parse_budget, within
 from flatlab.experiments.contract import Experiment, Findings, Line, Panel, Planned, Plot, Series
 from flatlab.experiments.judging import below
@@ -350,6 +352,23 @@ def test_when_the_budget_is_over_runs_stop_resumable_and_the_complete_is_analyse
 
 
 # Slots: where runs are
+
+
+def test_a_run_for_each_kernel_goes_first_and_the_rest_keeps_its_order(tmp_path, monkeypatch):
+    """Two processes that need the same kernel would wait for one compiling it."""
+    sam, sgd = (
+        [dataclasses.replace(small(seed, Settings()), schedule=(phase,)) for seed in (0, 1)]
+        for phase in (
+            Phase("sam", lr=0.01, rho=0.05, batch_size=1, epochs=1),
+            Phase("sgd", lr=0.01, batch_size=1, epochs=1),
+        )
+    )
+    named = dict(zip(("sam0", "sam1", "sgd0", "sgd1"), [*sam, *sgd], strict=True))
+    made = slots([Planned(name, c) for name, c in named.items()], tmp_path, fresh=False)
+    asked = []
+    monkeypatch.setattr(pool, "run_jobs", lambda jobs, *rest: asked.extend(jobs) or run_jobs(jobs))
+    pool.train(made, workers=1)
+    assert [job.name for job in asked] == ["sam0", "sgd0", "sam1", "sgd1"]
 
 
 def test_a_finished_run_of_another_name_is_used_and_an_unfinished_one_left_alone(tmp_path):

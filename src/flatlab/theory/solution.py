@@ -15,7 +15,7 @@ from ..losses import Loss, as_loss
 from ..models import Architecture, Params, build
 from ..models.activations import activated
 
-if TYPE_CHECKING:  # a second to import, and the networks can be listed without it
+if TYPE_CHECKING:  # slow to import, and the networks can be listed without it
     from torch import Tensor, nn
 
 Array = NDArray[np.float64]

@@ -183,7 +183,7 @@ def slope(
     >>> slope("a line", [1, 2, 4], [3, 6, 12], near=1.0).holds
     True
     """
-    from scipy import stats  # a second to import, for one line
+    from scipy import stats  # slow to import, for one line
 
     found = stats.linregress(np.log(np.asarray(x, float)), np.log(np.asarray(y, float)))
     count = np.asarray(x).size

@@ -14,7 +14,7 @@ from flatlab.engine.philox import key_words, permutation
 from flatlab.losses import Loss
 from flatlab.models import Architecture, Deep, Params, TwoLayer
 from flatlab.randomness import key
-from flatlab.schedule import Phase
+from flatlab.training.schedule import Phase
 
 SEED = 0
 

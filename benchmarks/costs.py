@@ -1,8 +1,8 @@
-"""Measure the constants of `flatlab.costs` and print them: `python benchmarks/costs.py`.
+"""Measure the constants of `flatlab.jobs.costs` and print them: `python benchmarks/costs.py`.
 
 Every kind of update is timed at a few sizes around those of the experiments, on one thread and in
 processor time, and the constants are fitted to the relative error with none below zero. Copy what
-is printed to src/flatlab/costs.py.
+is printed to src/flatlab/jobs/costs.py.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.timing import one_thread
 from benchmarks.trainers import AnyTrainer, require_finite, trainer_of
-from flatlab import costs
-from flatlab.config import RunConfig
 from flatlab.data.catalogue import make
 from flatlab.engine import evaluate
-from flatlab.executor import Job, run_jobs
+from flatlab.jobs import costs
+from flatlab.jobs.executor import Job, run_jobs
 from flatlab.losses import Loss
 from flatlab.models import Architecture, Deep, TwoLayer
-from flatlab.schedule import Phase
+from flatlab.training.config import RunConfig
+from flatlab.training.schedule import Phase
 
 # Width, input dimension, examples: `quick`, something between, `lab` and `paper`.
 SIZES = ((100, 10, 60), (250, 30, 100), (500, 30, 100))
@@ -154,7 +154,7 @@ def starting() -> float:
             phase = Phase("sam", lr=1e-3, rho=0.05, batch_size=1, epochs=1)
             config = RunConfig(TwoLayer(width=width), data, (phase,), seed=seed)
             payload = {"config": config.to_dict(), "out": f"{folder}/{seed}", "fresh": False}
-            jobs.append(Job(f"seed{seed}", "flatlab.training:run_job", payload))
+            jobs.append(Job(f"seed{seed}", "flatlab.training.session:run_job", payload))
         outcomes = run_jobs(jobs, workers=1)[1:]  # the first starts the fork server too
     return float(np.median([outcome.seconds for outcome in outcomes]))
 

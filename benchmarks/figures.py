@@ -11,10 +11,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from flatlab.config import RunConfig
 from flatlab.data.catalogue import make
 from flatlab.experiments import CATALOGUE, Experiment
 from flatlab.experiments.hours import hours_per_epoch, paper_runs
+from flatlab.training.config import RunConfig
 
 from .rows import Row, Tell, number
 from .trainers import require_finite, trainer_of

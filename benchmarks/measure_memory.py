@@ -49,7 +49,7 @@ def child(warm_up: int, repeats: int) -> None:
     import torch
     from torch import nn
 
-    from flatlab.measuring import measure
+    from flatlab.measures.measuring import measure
 
     torch.set_num_threads(1)
     torch.manual_seed(0)  # this process does nothing else

@@ -22,9 +22,9 @@ from flatlab.measures.effort import Effort
 from flatlab.measures.eigenvalues import LambdaMax
 from flatlab.measures.ends import extreme
 from flatlab.measures.krylov import krylov
-from flatlab.measuring import measure
+from flatlab.measures.measuring import measure
+from flatlab.measures.tracking import Tracker
 from flatlab.problem import Problem
-from flatlab.tracking import Tracker
 
 from . import vgg
 from .rows import Row, Target, Tell, number

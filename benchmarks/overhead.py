@@ -30,11 +30,11 @@ from unittest import mock
 
 import numpy as np
 
-from flatlab import training
 from flatlab.engine import CompiledTrainer, evaluate
 from flatlab.losses import Loss
-from flatlab.run import Run
-from flatlab.schedule import Phase
+from flatlab.training import session as training
+from flatlab.training.run import Run
+from flatlab.training.schedule import Phase
 
 from . import timing
 from .cases import CASES, SEED, Engine

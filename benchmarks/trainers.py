@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from flatlab.config import RunConfig
 from flatlab.data import Dataset
 from flatlab.engine import CompiledTrainer, unsupported
-from flatlab.torch_trainer import TorchTrainer
+from flatlab.training.config import RunConfig
+from flatlab.training.torch_trainer import TorchTrainer
 
 AnyTrainer = CompiledTrainer | TorchTrainer
 

@@ -3,9 +3,8 @@
 import os
 import signal
 
-from flatlab import verifying
-from flatlab.theory.claims import claims
-from flatlab.theory.claims.contract import (
+from flatlab.claims import claims, verifying
+from flatlab.claims.contract import (
     at_least,
     by_experiment,
     claim,

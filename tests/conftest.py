@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from flatlab import cli, load_run
-from flatlab.store import RunStore
+from flatlab.files.store import RunStore
 
 # A shell starts what it puts in the background with Ctrl-C ignored, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

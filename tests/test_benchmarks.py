@@ -31,11 +31,11 @@ from benchmarks import (  # noqa: E402
     vgg,
 )
 
-from flatlab import costs as flatlab_costs  # noqa: E402
 from flatlab.data.catalogue import make  # noqa: E402
 from flatlab.engine import CompiledTrainer  # noqa: E402
 from flatlab.experiments import CATALOGUE  # noqa: E402
-from flatlab.torch_trainer import TorchTrainer  # noqa: E402
+from flatlab.jobs import costs as flatlab_costs  # noqa: E402
+from flatlab.training.torch_trainer import TorchTrainer  # noqa: E402
 
 # Rounding in float64 over at most 100 steps; weights are of order 1.
 TOLERANCE = 1e-9
@@ -180,7 +180,7 @@ def test_an_experiment_whose_source_says_no_hours_has_no_row():
     assert figures.figure(dataclasses.replace(experiment, plan=lambda settings: [])) is None
 
 
-# Costs: the constants of `flatlab.costs` are fitted to what is timed
+# Costs: the constants of `flatlab.jobs.costs` are fitted to what is timed
 
 
 def test_the_fit_finds_constants_it_was_made_from():

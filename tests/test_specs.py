@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import tomli_w
 
-from flatlab.config import RunConfig
 from flatlab.errors import UserError
 from flatlab.losses import Loss
 from flatlab.models import Deep, Init, TwoLayer
-from flatlab.schedule import LogGrid, Phase
 from flatlab.specs import digest, from_dict, to_dict
+from flatlab.training.config import RunConfig
+from flatlab.training.schedule import LogGrid, Phase
 
 SGD = {"algorithm": "sgd", "lr": 0.1, "epochs": 1}
 RUN = {"arch": {}, "data": {"name": "xor"}, "schedule": [SGD]}

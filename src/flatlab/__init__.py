@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from . import measures as measures
     from . import models as models
     from . import optim as optim
-    from .dissecting import dissect as dissect
     from .errors import FlatlabError as FlatlabError
-    from .explaining import explain as explain
     from .losses import Loss as Loss
     from .measures import Budget as Budget
-    from .measuring import invariance as invariance
-    from .measuring import measure as measure
-    from .measuring import rescale as rescale
+    from .measures.explaining import explain as explain
+    from .measures.measuring import invariance as invariance
+    from .measures.measuring import measure as measure
+    from .measures.measuring import rescale as rescale
+    from .measures.tracking import Tracker as Tracker
     from .problem import Problem as Problem
-    from .run import Run as Run
-    from .run import load_run as load_run
-    from .schedule import LogGrid as LogGrid
-    from .schedule import Phase as Phase
-    from .tracking import Tracker as Tracker
-    from .training import train as train
+    from .training.dissecting import dissect as dissect
+    from .training.run import Run as Run
+    from .training.run import load_run as load_run
+    from .training.schedule import LogGrid as LogGrid
+    from .training.schedule import Phase as Phase
+    from .training.session import train as train
 
 __version__ = "0.1.0"
 
@@ -43,18 +43,18 @@ _ROOMS = ("anatomy", "data", "measures", "models", "optim")
 _NAMES = {
     "Budget": "measures",
     "Problem": "problem",
-    "Tracker": "tracking",
-    "dissect": "dissecting",
-    "explain": "explaining",
-    "invariance": "measuring",
-    "measure": "measuring",
-    "rescale": "measuring",
+    "Tracker": "measures.tracking",
+    "dissect": "training.dissecting",
+    "explain": "measures.explaining",
+    "invariance": "measures.measuring",
+    "measure": "measures.measuring",
+    "rescale": "measures.measuring",
     "FlatlabError": "errors",
-    "LogGrid": "schedule",
+    "LogGrid": "training",
     "Loss": "losses",
-    "Phase": "schedule",
-    "Run": "run",
-    "load_run": "run",
+    "Phase": "training",
+    "Run": "training",
+    "load_run": "training",
     "train": "training",
 }
 

@@ -9,15 +9,15 @@ import pytest
 from scipy import stats
 
 from flatlab import data, train
-from flatlab.config import RunConfig
 from flatlab.engine import CompiledTrainer, unsupported
 from flatlab.engine.philox import key_words, normals, permutation
 from flatlab.errors import UserError
 from flatlab.losses import Loss
 from flatlab.models import Deep, Init, TwoLayer
 from flatlab.randomness import key
-from flatlab.schedule import Phase
-from flatlab.torch_trainer import TorchTrainer
+from flatlab.training.config import RunConfig
+from flatlab.training.schedule import Phase
+from flatlab.training.torch_trainer import TorchTrainer
 
 # 23 points: not a multiple of the block of 20, so that its ragged end is met.
 DATA = data.xor(d=6, n=23, seed=3, n_test=10)

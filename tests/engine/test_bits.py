@@ -15,7 +15,7 @@ from flatlab import data
 from flatlab.engine import CompiledTrainer
 from flatlab.losses import Loss
 from flatlab.models import Deep, TwoLayer
-from flatlab.schedule import Phase
+from flatlab.training.schedule import Phase
 
 DATA = data.xor(d=6, n=43, seed=3, n_test=0)  # three ragged blocks of 20, nine batches of 5
 

@@ -12,8 +12,8 @@ from flatlab import data
 from flatlab.engine import CompiledTrainer
 from flatlab.losses import Loss
 from flatlab.models import Deep, Init, TwoLayer
-from flatlab.schedule import Phase
-from flatlab.torch_trainer import TorchTrainer
+from flatlab.training.schedule import Phase
+from flatlab.training.torch_trainer import TorchTrainer
 
 # 23 points: not a multiple of the block of 20 nor of the batch of 5, so every ragged end is met.
 DATA = data.xor(d=6, n=23, seed=3, n_test=10)

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from numba import njit
 
-from flatlab.durable import in_turn
 from flatlab.engine.loading import load
 from flatlab.engine.scalar import ACTIVATIONS, ASCENTS, LOSSES
 from flatlab.engine.two_layer_single import kernel
+from flatlab.files.durable import in_turn
 
 
 @njit(cache=True)

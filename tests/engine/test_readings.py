@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from flatlab import data, train
-from flatlab.config import RunConfig
 from flatlab.engine import CompiledTrainer, unsupported
 from flatlab.engine.philox import key_words, permutation
 from flatlab.errors import UserError
 from flatlab.losses import Loss
 from flatlab.models import Deep, Init, TwoLayer
 from flatlab.randomness import key
-from flatlab.schedule import Phase
-from flatlab.torch_trainer import TorchTrainer
+from flatlab.training.config import RunConfig
+from flatlab.training.schedule import Phase
+from flatlab.training.torch_trainer import TorchTrainer
 
 # 23 points: not a multiple of the block of 20 nor of the batch of 5, so every ragged end is met.
 DATA = data.xor(d=6, n=23, seed=3, n_test=10)

@@ -10,7 +10,7 @@ from flatlab.engine import CompiledTrainer, compiled
 from flatlab.engine.subnormal import X86, flushed
 from flatlab.losses import Loss
 from flatlab.models import TwoLayer
-from flatlab.schedule import Phase
+from flatlab.training.schedule import Phase
 
 SMALL = np.full(8, 1e-30, np.float32)
 FACTOR = np.float32(1e-10)  # the product, 1e-40, is subnormal

@@ -10,7 +10,7 @@ from flatlab.experiments.beyond import algorithms, global_minimum, rescue, sampl
 from flatlab.experiments.judging import mostly, proportion
 from flatlab.experiments.running import run_experiment
 from flatlab.report.figures import draw
-from flatlab.run import Run
+from flatlab.training.run import Run
 
 MODULES = {m.COMPARISON.name: m for m in (samples, algorithms, rescue, global_minimum)}
 EACH = pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)

@@ -12,8 +12,8 @@ from flatlab.experiments import CATALOGUE
 from flatlab.experiments.arms import data_spec
 from flatlab.experiments.beyond import depth, gaussian_mixture, parity_k, standard_norms
 from flatlab.experiments.running import settings_of
-from flatlab.run import Run
 from flatlab.theory import bias_floor, no_bias_floor
+from flatlab.training.run import Run
 
 MODULES = {m.EXPERIMENT.id: m for m in (depth, standard_norms, parity_k, gaussian_mixture)}
 ALL = pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)

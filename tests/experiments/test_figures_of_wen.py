@@ -12,8 +12,8 @@ from flatlab.experiments.wen2023.panels.evidence import collect
 from flatlab.experiments.wen2023.panels.pictures import picture, reference
 from flatlab.losses import Loss
 from flatlab.report.figures import draw
-from flatlab.run import Run
-from flatlab.training import run_config
+from flatlab.training.run import Run
+from flatlab.training.session import run_config
 
 MODULES = {m.FIGURE.number: m for m in (fig1, fig4, fig5, fig7, fig8, fig9, fig11)}
 FIGURES = pytest.mark.parametrize("module", MODULES.values(), ids=lambda m: m.EXPERIMENT.id)

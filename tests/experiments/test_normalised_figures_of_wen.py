@@ -11,8 +11,8 @@ from flatlab.experiments.wen2023.panels.evidence import collect
 from flatlab.experiments.wen2023.panels.pictures import reference
 from flatlab.losses import Loss
 from flatlab.report.figures import draw
-from flatlab.run import Run
 from flatlab.theory.constructions import xor_batch_norm
+from flatlab.training.run import Run
 
 MODULES = (fig2, fig6, fig10)
 FIGURES = pytest.mark.parametrize("module", MODULES, ids=lambda m: m.EXPERIMENT.id)

@@ -9,10 +9,10 @@ from flatlab.data.catalogue import make
 from flatlab.experiments.wen2023 import sensitivity, table1
 from flatlab.models import TwoLayer, build
 from flatlab.report.figures import draw
-from flatlab.run import Run
-from flatlab.schedule import Phase
-from flatlab.torch_trainer import TorchTrainer
-from flatlab.training import on_test_set, run_config
+from flatlab.training.run import Run
+from flatlab.training.schedule import Phase
+from flatlab.training.session import on_test_set, run_config
+from flatlab.training.torch_trainer import TorchTrainer
 
 QUICK = sensitivity.PRESETS["quick"]
 LAB = dataclasses.replace(sensitivity.PRESETS["lab"], largest_test=200)

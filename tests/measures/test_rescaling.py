@@ -10,8 +10,8 @@ import flatlab as fl
 from cases import CASES
 from flatlab.errors import UserError
 from flatlab.measures import CATALOGUE
+from flatlab.measures.measuring import invariance
 from flatlab.measures.rescaling import rescale
-from flatlab.measuring import invariance
 
 
 def _inputs(name):

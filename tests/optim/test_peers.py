@@ -16,7 +16,7 @@ from flatlab.losses import Loss
 from flatlab.models import TwoLayer, build
 from flatlab.optim import ASAM, MSAM, SAM
 from flatlab.randomness import key
-from flatlab.schedule import Phase
+from flatlab.training.schedule import Phase
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from flatlab.errors import UserError
-from flatlab.measuring import measure
+from flatlab.measures.measuring import measure
 from flatlab.problem import Problem
 
 N = 6

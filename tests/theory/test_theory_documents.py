@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flatlab.theory.claims import claims
+from flatlab.claims import claims
 
 ROOT = Path(__file__).parents[2]
 WORDS = ("holds", "holds corrected", "consistent", "refuted", "by experiment", "not checkable",

@@ -20,9 +20,9 @@ def anatomy(
     as_json: Json = False,
 ) -> int:
     """Show what a solution looks like: does it memorise, or has it found the features?"""
-    from ..dissecting import dissect
     from ..report.anatomy import save_anatomy
-    from ..run import examine
+    from ..training.dissecting import dissect
+    from ..training.run import examine
 
     run = examine(path)
     found = dissect(run)
@@ -41,8 +41,8 @@ def anatomy(
         kept = {"path": path, "status": run.status, "notes": run.notes}
         emit({**kept, **facts, "neurons": neurons, "pictures": pictures})
         return DONE
-    from ..console import print_line, print_table
     from ..report.tables import number
+    from .console import print_line, print_table
 
     print_table(neurons, f"the {len(neurons)} largest neurons of {found.gallery.total}")
     print_line(

@@ -15,7 +15,7 @@ from .app import CLAIM_FAILED, DIVERGED, DONE, Fresh, Json, Out, app, complain, 
 
 if TYPE_CHECKING:
     from ..experiments.running import Report
-    from ..run import Run
+    from ..training.run import Run
 
 
 @app.command("list")
@@ -30,7 +30,7 @@ def list_(
     as_json: Json = False,
 ) -> int:
     """List what there is: experiments, data, models, algorithms, measures, claims and more."""
-    from ..listing import LISTS
+    from .listing import LISTS
 
     if kind not in LISTS:
         from ..errors import unknown
@@ -40,7 +40,7 @@ def list_(
     if as_json:
         emit(rows)
     else:
-        from ..console import print_table
+        from .console import print_table
 
         print_table(rows, kind)
     return DONE
@@ -67,7 +67,8 @@ def run(
     settings = settings_of(experiment, preset, seeds, changes or [])
     if jobs is not None and jobs < 1:
         raise UserError(f"jobs must be >= 1, got {jobs}")
-    from .. import console, report
+    from .. import report
+    from . import console
 
     started = time.monotonic()
     with console.JobProgress(len(experiment.plan(settings)), quiet=as_json) as progress:
@@ -149,15 +150,15 @@ def train(
     as_json: Json = False,
 ) -> int:
     """Train one network, from flags or a TOML file (flags win). Continues what was interrupted."""
-    from ..from_flags import config_from_flags
+    from .from_flags import config_from_flags
 
     given = {"arch": arch, "data": data, "schedule": phases or None, "loss": loss}
     plan, dataset = config_from_flags(
         config, {**given, "seed": seed, "dtype": dtype, "start": start}
     )
     path = out or Path("results") / "runs" / f"train-{plan.digest()}"
-    from ..console import JobProgress
-    from ..training import run_config
+    from ..training.session import run_config
+    from .console import JobProgress
 
     with JobProgress(1, quiet=as_json) as progress:
         progress.update("train", "started", {})
@@ -180,15 +181,15 @@ def show(
     as_json: Json = False,
 ) -> int:
     """Show the summary and history of a run."""
-    from ..run import load_run
+    from ..training.run import load_run
 
     _show_run(load_run(path), as_json)
     return DONE
 
 
 def _show_run(made: Run, as_json: bool) -> None:
-    from ..console import print_line, print_table
-    from ..listing import describe_run, some_rows
+    from .console import print_line, print_table
+    from .listing import describe_run, some_rows
 
     if as_json:
         history = {name: column.tolist() for name, column in made.columns.items()}

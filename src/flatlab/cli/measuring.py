@@ -37,9 +37,9 @@ def measure(
     as_json: Json = False,
 ) -> int:
     """Measure the sharpness of a stored run or of your own model."""
-    from ..measuring import Budget, choose
-    from ..measuring import measure as take
-    from ..targets import target_of
+    from ..measures.measuring import Budget, choose
+    from ..measures.measuring import measure as take
+    from .targets import target_of
 
     chosen, limit = choose(measures or None), Budget(budget, products)
     everything = any("all" in text.split(",") for text in measures or ())
@@ -52,7 +52,7 @@ def measure(
     if as_json:
         emit({"target": target, "measures": readings.to_dict(), "skipped": readings.skipped})
         return DONE
-    from ..console import print_line, print_table
+    from .console import print_line, print_table
 
     print_table(readings.rows(), target)
     print_line(readings.footnote())
@@ -67,12 +67,12 @@ def explain(
     as_json: Json = False,
 ) -> int:
     """Say what a measure is, what it is invariant to, what it costs and what it is not."""
-    from ..explaining import explanation, facts
+    from ..measures.explaining import explanation, facts
 
     if as_json:
         emit(facts(name))
     else:
-        from ..console import print_line
+        from .console import print_line
 
         print_line(explanation(name))
     return DONE

@@ -39,7 +39,8 @@ def reproduce(
     if seeds is not None and seeds < 1:
         raise UserError(f"seeds must be >= 1, got {seeds}")
     seconds = None if budget is None else parse_budget(budget)
-    from .. import console, report
+    from .. import report
+    from . import console
 
     plan = prepare(source, preset, out, workers=jobs, budget=seconds, fresh=fresh, seeds=seeds)
     with plan as prepared:

@@ -12,8 +12,8 @@ from ..errors import UserError
 from .app import CLAIM_FAILED, DONE, INTERRUPTED, Json, app, complain, emit
 
 if TYPE_CHECKING:
-    from ..run import Run
     from ..theory.columns import Family
+    from ..training.run import Run
 
 Data = Annotated[str, typer.Option(help="e.g. xor:d=30,n=100, or a .npz file")]
 Folder = Annotated[Path | None, typer.Option("--out", help="Run directory.")]
@@ -39,7 +39,8 @@ def verify(
     as_json: Json = False,
 ) -> int:
     """Check what the sources claim: a theorem by its number, or all of them."""
-    from .. import console, verifying
+    from ..claims import verifying
+    from . import console
 
     if pictures:
         return _draw(out, as_json)
@@ -63,8 +64,8 @@ def verify(
 
 
 def _draw(folder: Path, as_json: bool) -> int:
-    from ..console import Waiting, print_line
     from ..report.theory import EXPECTED_SECONDS, save_theory
+    from .console import Waiting, print_line
 
     with Waiting("drawing", EXPECTED_SECONDS, quiet=as_json) as waiting:
         paths = save_theory(folder, waiting.say)
@@ -87,10 +88,10 @@ def construct(
     as_json: Json = False,
 ) -> int:
     """Make a network of a proof and store it as a run, to measure, show or train further."""
-    from ..constructing import store_construction
     from ..data.catalogue import make
-    from ..from_flags import data_spec, parse_spec
     from ..specs import digest
+    from .constructing import store_construction
+    from .from_flags import data_spec, parse_spec
 
     options = parse_spec(name, "name")
     for key, value in options.items():
@@ -116,12 +117,12 @@ def flattest(
     as_json: Json = False,
 ) -> int:
     """Find the interpolating network of least trace directly, and store it as a run."""
-    from ..console import Waiting
-    from ..constructing import store_solution
     from ..data.catalogue import make
-    from ..from_flags import data_spec
     from ..specs import digest
     from ..theory.flattest import flattest as find
+    from .console import Waiting
+    from .constructing import store_solution
+    from .from_flags import data_spec
 
     _check_seed(seed)
     if width is not None and width < 1:
@@ -171,7 +172,7 @@ def _tell(facts: dict[str, Any], as_json: bool) -> None:
     if as_json:
         emit(facts)
         return
-    from ..console import print_table
+    from .console import print_table
 
     rows = [{"": key.replace("_", " "), "value": value} for key, value in facts.items()]
     print_table(rows, str(facts.get("construction", facts.get("arch"))))

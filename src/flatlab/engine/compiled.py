@@ -11,13 +11,13 @@ from ..losses import Loss
 from ..models import Architecture, Params, TwoLayer
 from ..models.spec import NORM_EPSILON
 from ..randomness import key
-from ..schedule import Phase
 from . import deep, two_layer_active, two_layer_batch, two_layer_single, two_layer_standard
 from .layout import Weights, has_bias, inputs, pack, shares_gamma, unpack
 from .loading import load
 from .philox import key_words, with_order
 from .room import with_room
 from .scalar import ACTIVATIONS, ASCENTS, GAMMA_RULES, LOSSES, NORM_RULES, NORMS
+from .step import Step
 from .subnormal import flushed
 
 # Inputs, and neurons of two-layer networks with σ(0) = 0, are padded with zeros to a multiple of
@@ -28,7 +28,7 @@ _MULTIPLE = 8
 USES = ("order", "label_noise", "input_noise", "second_order")
 
 
-def unsupported(loss: Loss, arch: Architecture, schedule: tuple[Phase, ...]) -> str | None:
+def unsupported(loss: Loss, arch: Architecture, schedule: tuple[Step, ...]) -> str | None:
     """Say why the engine cannot train so, or None if it can.
 
     Every architecture, algorithm, batch size and dtype is compiled; of the losses, those in
@@ -42,7 +42,7 @@ def unsupported(loss: Loss, arch: Architecture, schedule: tuple[Phase, ...]) -> 
     return next((reason for reason in reasons if reason), None)
 
 
-def _not_compiled(arch: Architecture, phase: Phase) -> str | None:
+def _not_compiled(arch: Architecture, phase: Step) -> str | None:
     norm = arch.norm if isinstance(arch, TwoLayer) else "deep"
     in_blocks = phase.input_noise is not None or phase.norm_rule is not None
     if in_blocks and not _blocked(arch, phase):
@@ -63,25 +63,25 @@ def _not_compiled(arch: Architecture, phase: Phase) -> str | None:
     return None
 
 
-def _carried(phase: Phase) -> bool:
+def _carried(phase: Step) -> bool:
     """Return whether a step needs more than the weights and one batch."""
     return phase.momentum is not None or phase.second_batch is not None
 
 
-def _blocked(arch: Architecture, phase: Phase) -> bool:
+def _blocked(arch: Architecture, phase: Step) -> bool:
     plain = isinstance(arch, TwoLayer) and arch.norm in (None, "layer")
     joint = phase.bias_apart and phase.max_first_layer_norm is not None  # a norm with the bias's
     return plain and phase.batch_size == 1 and not (_carried(phase) or joint)
 
 
-def _few_active(arch: TwoLayer, phase: Phase, n: int) -> bool:
+def _few_active(arch: TwoLayer, phase: Step, n: int) -> bool:
     """Return whether it pays to look which neurons a batch activates."""
     few = phase.batch_size is not None and 8 * phase.batch_size <= n
     relu = arch.norm == "batch" and arch.activation == "relu"
     return relu and few and not (_carried(phase) or phase.bias_apart)
 
 
-def kernel_of(loss: Loss, arch: Architecture, phase: Phase, n: int) -> tuple[str | int | bool, ...]:
+def kernel_of(loss: Loss, arch: Architecture, phase: Step, n: int) -> tuple[str | int | bool, ...]:
     """Return what names the compiled function that trains so; its dtype is the weights'."""
     if not isinstance(arch, TwoLayer):
         return ("deep", phase.batch_size == 1)
@@ -96,7 +96,7 @@ def kernel_of(loss: Loss, arch: Architecture, phase: Phase, n: int) -> tuple[str
     return ("active",) if _few_active(arch, phase, n) else ("batch",)
 
 
-def _codes(loss: Loss, arch: TwoLayer, phase: Phase) -> tuple[int, int, int, int]:
+def _codes(loss: Loss, arch: TwoLayer, phase: Step) -> tuple[int, int, int, int]:
     return (
         ACTIVATIONS[arch.activation],
         NORMS[arch.norm],
@@ -105,7 +105,7 @@ def _codes(loss: Loss, arch: TwoLayer, phase: Phase) -> tuple[int, int, int, int
     )
 
 
-def _forms(phase: Phase) -> tuple[bool, bool]:
+def _forms(phase: Step) -> tuple[bool, bool]:
     """Return whether the blocked kernel keeps the bias apart, and adds noise to inputs."""
     return phase.bias_apart or phase.norm_rule == "each", phase.input_noise is not None
 
@@ -172,13 +172,13 @@ class CompiledTrainer:
         m = self.arch.width
         return unpack(self.arch, Weights(W[: self.inputs, :m], M, a[:m], gamma[:m], beta[:m]))
 
-    def units_per_epoch(self, phase: Phase) -> int:
+    def units_per_epoch(self, phase: Step) -> int:
         """Return the number of units in one epoch of a phase."""
         n = len(self.y)
         size = self.block if _blocked(self.arch, phase) else phase.batch_size or n
         return -(-n // size)
 
-    def advance(self, phase: Phase, first: int, last: int, epoch0: int) -> int:
+    def advance(self, phase: Step, first: int, last: int, epoch0: int) -> int:
         """Run units first..last−1 of a phase; return the unit that diverged, or −1."""
         if first == 0 or phase.momentum is None:
             self.velocities = None
@@ -187,7 +187,7 @@ class CompiledTrainer:
         with flushed():
             return self._advance(phase, first, last, epoch0)
 
-    def _advance(self, phase: Phase, first: int, last: int, epoch0: int) -> int:
+    def _advance(self, phase: Step, first: int, last: int, epoch0: int) -> int:
         W, M, a, gamma, beta = self.weights
         n, batch = len(self.y), phase.batch_size or len(self.y)
         loss, ascent = LOSSES[self.loss.name], ASCENTS[phase.algorithm]
@@ -221,13 +221,13 @@ class CompiledTrainer:
         load(kernel, str(self.dtype), args)
         return int(kernel(*args))
 
-    def _rules(self, phase: Phase) -> np.ndarray:
+    def _rules(self, phase: Step) -> np.ndarray:
         """Return the rules in the order of the positions in `scalar`."""
         constant, other = phase.statistics is not None, phase.second_batch is not None
         row = self.inputs - 1 if phase.bias_apart else -1
         return np.array([shares_gamma(self.arch), GAMMA_RULES[phase.gamma], constant, other, row])
 
-    def _hyper(self, phase: Phase) -> np.ndarray:
+    def _hyper(self, phase: Step) -> np.ndarray:
         """Return the hyper-parameters in the order of the positions in `scalar`."""
         epsilon = self.arch.ln_epsilon if isinstance(self.arch, TwoLayer) else 0.0
         limit = phase.max_first_layer_norm or 0.0

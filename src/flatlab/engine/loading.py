@@ -12,7 +12,7 @@ from typing import Any
 
 from numba import typeof
 
-from ..durable import in_turn
+from ..files.durable import in_turn
 
 _loaded: set[tuple[Any, str]] = set()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ..run import Run
+from ..training.run import Run
 from .contract import Interval, Series, Verdict
 
 Rule = Callable[[Interval], tuple[bool | None, str]]

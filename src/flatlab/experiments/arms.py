@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ..config import RunConfig
 from ..data import Dataset
 from ..data.catalogue import make
-from ..run import Run
+from ..training.config import RunConfig
+from ..training.run import Run
 from .analysis import curves
 from .contract import (
     Dot,

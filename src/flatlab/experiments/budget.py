@@ -1,6 +1,6 @@
 """A budget of time: how it is written, and what is most worth running within it.
 
-Every choice here rests on estimated seconds (`flatlab.costs`), so it is a plan and no promise.
+Every choice here rests on estimated seconds (`flatlab.jobs.costs`), so it is a plan and no promise.
 """
 
 from __future__ import annotations

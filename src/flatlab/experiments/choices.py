@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..config import RunConfig
-from ..run import Run
+from ..training.config import RunConfig
+from ..training.run import Run
 from .analysis import judge
 from .arms import CAPTION, Arm, said
 from .contract import Dot, Dots, Interval, Line, Plot, Verdict

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from ..config import RunConfig
-from ..run import Run
+from ..training.config import RunConfig
+from ..training.run import Run
 
 Array = NDArray[np.floating[Any]]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..run import Run
+from ..training.run import Run
 from .contract import Interval
 
 Runs = Mapping[str, Mapping[int, Run]]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..theory.claims.contract import clopper_pearson
+from ..theory.frequencies import clopper_pearson
 from .analysis import Rule, judge
 from .contract import Interval, Verdict
 

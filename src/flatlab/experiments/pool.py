@@ -11,13 +11,13 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ..config import RunConfig
-from ..costs import kernels
 from ..errors import FlatlabError
-from ..executor import Job, OnEvent, Outcome, run_jobs
-from ..run import Run, load_run, read_result
+from ..files.store import RunStore, run_directories
+from ..jobs.costs import kernels
+from ..jobs.executor import Job, OnEvent, Outcome, run_jobs
 from ..specs import digest
-from ..store import RunStore, run_directories
+from ..training.config import RunConfig
+from ..training.run import Run, load_run, read_result
 from .contract import Planned
 
 
@@ -42,7 +42,7 @@ class Slot:
     def job(self, fresh: bool) -> Job:
         """Return what trains it."""
         payload = {"config": self.config.to_dict(), "out": str(self.path), "fresh": fresh}
-        return Job(self.name, "flatlab.training:run_job", payload)
+        return Job(self.name, "flatlab.training.session:run_job", payload)
 
 
 @dataclasses.dataclass(frozen=True)

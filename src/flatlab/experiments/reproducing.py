@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from ..costs import CostModel
 from ..errors import unknown
-from ..executor import Job, OnEvent, usable_cores
+from ..jobs.costs import CostModel
+from ..jobs.executor import Job, OnEvent, usable_cores
 from . import CATALOGUE
 from .budget import Choice, Offer, everything, within
 from .contract import Experiment, Findings, Planned

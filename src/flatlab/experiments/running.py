@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, unknown
-from ..executor import OnEvent, Outcome
-from ..run import Run
-from ..store import ensure_directory, locked
+from ..files.store import ensure_directory, locked
+from ..jobs.executor import OnEvent, Outcome
+from ..training.run import Run
 from . import CATALOGUE
 from .contract import Experiment, Findings, Planned
 from .pool import slots, train

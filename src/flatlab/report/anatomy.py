@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..anatomy import ANGLE, Anatomy, Gallery, Matrix, sign_of
 from ..experiments.contract import Line, Panel, Plot, Series
-from ..store import ensure_directory, write_atomically
+from ..files.store import ensure_directory, write_atomically
 from .figures import COLOURS, FAINT, INK, STYLE, draw
 
 NEGATIVE, POSITIVE = COLOURS["gd"], COLOURS["sam"]

@@ -22,7 +22,7 @@ from matplotlib.ticker import (
 )
 
 from ..experiments.contract import Dots, Interval, Panel, Plot, Series, TheoryPlot
-from ..store import ensure_directory, write_atomically
+from ..files.store import ensure_directory, write_atomically
 
 # Two hues that stay apart in grey and for colour-blind readers (Okabe & Ito).
 COLOURS = {"sam": "#0072B2", "gd": "#D55E00"}

@@ -16,11 +16,11 @@ from typing import Any
 from ..experiments.contract import Experiment
 from ..experiments.hours import hours_per_epoch, paper_epochs
 from ..experiments.reproducing import Reproduction, Share
-from ..provenance import commit
-from ..run import Run, versions
+from ..files.store import RunStore, write_atomically, write_json
 from ..specs import to_dict
-from ..store import RunStore, write_atomically, write_json
+from ..training.run import Run, versions
 from .figures import save
+from .provenance import commit
 from .tables import markdown
 
 COLUMNS = (

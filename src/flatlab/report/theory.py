@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 
-from ..store import ensure_directory, write_atomically
+from ..files.store import ensure_directory, write_atomically
 from ..theory import sights
 from .figures import COLOURS, FAINT, FALLBACK, INK, STYLE
 

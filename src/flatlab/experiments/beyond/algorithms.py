@@ -35,8 +35,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...schedule import Phase
 from ...specs import spec
+from ...training.schedule import Phase
 from ..arms import Arm, Comparison, histories
 from ..contract import Plot, Verdict
 from ..evidence import Evidence, at, falling

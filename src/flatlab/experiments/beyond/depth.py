@@ -29,12 +29,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ...config import Dtype, RunConfig
 from ...data import Dataset
 from ...models import Architecture, Deep, TwoLayer
-from ...schedule import Phase
 from ...specs import spec
 from ...theory import bias_floor, no_bias_floor
+from ...training.config import Dtype, RunConfig
+from ...training.schedule import Phase
 from ..arms import Arm, Comparison, against, data_spec, histories, said
 from ..contract import Line, Panel, Plot, Verdict
 from ..evidence import Evidence

@@ -29,10 +29,10 @@ import numpy as np
 from pydantic import Field
 from scipy import special
 
-from ...config import Dtype, RunConfig
 from ...models import TwoLayer
-from ...schedule import Phase
 from ...specs import spec
+from ...training.config import Dtype, RunConfig
+from ...training.schedule import Phase
 from ..arms import CURVES, Arm, Comparison, against, data_spec, said
 from ..contract import Line, Panel, Plot, Series, Verdict
 from ..evidence import Evidence

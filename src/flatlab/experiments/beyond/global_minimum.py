@@ -30,9 +30,9 @@ import numpy as np
 
 from ...data import Dataset
 from ...models import Architecture, Deep, TwoLayer
-from ...schedule import Phase
 from ...specs import spec
 from ...theory import bias_floor, layer_norm_floor
+from ...training.schedule import Phase
 from ..arms import Arm, Comparison
 from ..contract import Verdict
 from ..evidence import Evidence

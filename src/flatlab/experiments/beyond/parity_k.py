@@ -23,10 +23,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ...config import Dtype, RunConfig
 from ...models import TwoLayer
-from ...schedule import Phase
 from ...specs import spec
+from ...training.config import Dtype, RunConfig
+from ...training.schedule import Phase
 from ..arms import CURVES, Arm, Comparison, against, data_spec
 from ..contract import Line, Panel, Plot, Verdict
 from ..evidence import Evidence

@@ -37,11 +37,11 @@ from typing import Any
 
 import numpy as np
 
-from ...config import Dtype
-from ...run import Run
-from ...schedule import Phase
 from ...specs import spec
 from ...theory import bias_floor
+from ...training.config import Dtype
+from ...training.run import Run
+from ...training.schedule import Phase
 from ..arms import Arm, Comparison, Derived, histories
 from ..contract import Plot, Verdict
 from ..evidence import Evidence

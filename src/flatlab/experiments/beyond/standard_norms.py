@@ -32,10 +32,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ...config import Dtype, RunConfig
 from ...models import Init, TwoLayer
-from ...schedule import Phase
 from ...specs import spec
+from ...training.config import Dtype, RunConfig
+from ...training.schedule import Phase
 from ..arms import Arm, Comparison, data_spec, histories, said
 from ..contract import Plot, Verdict
 from ..evidence import Evidence

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...models import Params
-from ...run import Run
+from ...training.run import Run
 from ..analysis import finals
 from ..contract import Verdict
 from ..evidence import after_first_phase, at

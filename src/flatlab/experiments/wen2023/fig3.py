@@ -28,11 +28,11 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from ...run import Run
 from ...specs import spec
 from ...theory import bias_floor
 from ...theory.constructions import memorising
 from ...theory.sights import circle_points
+from ...training.run import Run
 from ..contract import Experiment, Findings, Planned, TheoryPlot, Verdict
 from ..evidence import large_enough
 

@@ -38,9 +38,9 @@ from pydantic import Field
 
 from ...data import Dataset
 from ...models import Init, Params, TwoLayer
-from ...run import Run
 from ...specs import spec
 from ...theory import layer_norm_floor
+from ...training.run import Run
 from ..contract import Verdict
 from .panels import (
     Count,

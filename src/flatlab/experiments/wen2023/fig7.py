@@ -28,9 +28,9 @@ import numpy as np
 
 from ...data import ball
 from ...models import TwoLayer
-from ...run import Run
 from ...specs import spec
 from ...theory import bias_floor, no_bias_floor
+from ...training.run import Run
 from ..contract import Verdict
 from .panels import Count, Evidence, Figure, Part, Sizes, above, below, experiment, near, row
 

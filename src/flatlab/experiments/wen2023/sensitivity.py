@@ -34,12 +34,12 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from ...config import RunConfig
 from ...data.catalogue import make
-from ...run import Run
-from ...schedule import LogGrid, Phase
 from ...specs import spec
-from ...training import on_test_set, outputs_on_test_set
+from ...training.config import RunConfig
+from ...training.run import Run
+from ...training.schedule import LogGrid, Phase
+from ...training.session import on_test_set, outputs_on_test_set
 from ..arms import collect, plan
 from ..choices import (
     BASE,

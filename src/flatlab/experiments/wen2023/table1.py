@@ -39,13 +39,13 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from ...config import Dtype, RunConfig
 from ...data import Dataset, xor
 from ...models import Init, TwoLayer
-from ...run import Run
-from ...schedule import Phase
 from ...specs import spec
 from ...theory import batch_norm_xor, bias_floor, layer_norm_floor, no_bias_floor
+from ...training.config import Dtype, RunConfig
+from ...training.run import Run
+from ...training.schedule import Phase
 from ..analysis import curves, finals, judge
 from ..contract import Experiment, Findings, Interval, Line, Panel, Planned, Plot, Verdict
 from ..evidence import after_first_phase, diverged, large_enough

@@ -10,6 +10,7 @@ from .figure import Figure as Figure
 from .figure import Part as Part
 from .figure import Sizes as Sizes
 from .figure import experiment as experiment
+from .figure import phase_of as phase_of
 from .figure import row as row
 from .scenarios import baseline as baseline
 from .scenarios import generalises as generalises
@@ -30,6 +31,7 @@ __all__ = [
     "experiment",
     "generalises",
     "near",
+    "phase_of",
     "row",
     "scenario_one",
     "scenario_two",

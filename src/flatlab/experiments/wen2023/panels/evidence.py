@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ....run import Run
+from ....training.run import Run
 from ... import evidence
 from ...contract import Verdict
 from ...evidence import by_seed, large_enough

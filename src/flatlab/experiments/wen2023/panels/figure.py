@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ....config import Dtype, RunConfig
 from ....data import Dataset, xor
 from ....losses import Loss
 from ....models import Architecture
-from ....run import Run
-from ....schedule import Algorithm, Phase
 from ....specs import spec
-from ....theory.claims.wen2023.hyperparameters import TABLE2, Row
+from ....theory.table2 import TABLE2, Row
+from ....training.config import Dtype, RunConfig
+from ....training.run import Run
+from ....training.schedule import Algorithm, Phase
 from ...contract import Experiment, Findings, Planned, Verdict
 from ...evidence import diverged
 from .evidence import Evidence, collect
@@ -38,6 +38,18 @@ class Sizes:
     n: Count = 100
     n_test: Count = 10_000
     dtype: Dtype = "float32"
+
+
+def phase_of(row: Row) -> Phase:
+    """Return a row of Table 2 as a phase of a schedule."""
+    return Phase(
+        "sam" if row.rho else "sgd",
+        lr=row.lr,
+        epochs=row.epochs,
+        rho=row.rho,
+        batch_size=row.batch_size,
+        weight_decay=row.weight_decay,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +101,7 @@ class Part:
                     changes["algorithm"] = self.algorithm
                 if self.last_rho and entry is rows[-1]:
                     changes["rho"] = getattr(settings, self.last_rho)
-                phases.append(dataclasses.replace(entry.phase(), **changes))
+                phases.append(dataclasses.replace(phase_of(entry), **changes))
         return tuple(phases)
 
 

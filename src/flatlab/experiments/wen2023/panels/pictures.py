@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....run import Run
+from ....training.run import Run
 from ...analysis import curves
 from ...contract import Interval, Line, Panel, Plot, Series
 from .evidence import Evidence

@@ -1,0 +1,279 @@
+"""What the terminal shows: tables, verdicts, and progress. Only `cli` uses it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ..experiments.contract import Verdict
+from ..report.reproduction import summary
+from ..report.tables import number
+from ..training.interrupts import noticed
+from .progress import CheckProgress as CheckProgress
+from .progress import JobProgress as _Bars
+from .progress import Waiting as Waiting
+
+if TYPE_CHECKING:
+    from ..claims import Line
+    from ..claims.verifying import Result, Verification
+
+# A file or a pipe has no width of its own.
+out = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
+MARKS = {True: "[green]holds[/]", False: "[red]fails[/]", None: "[yellow]not assessed[/]"}
+TABLE_WIDTH = 110  # columns that a table with sentences needs
+NO_BREAK = "\u00a0"
+# The mark and the colour of what came of a claim.
+WORDS = {
+    "holds": ("✓", "green"),
+    "holds corrected": ("✓*", "green"),
+    "consistent": ("≈", "green"),
+    "refuted": ("✗*", "yellow"),
+    "fails": ("✗", "bold red"),
+    "broken": ("!", "bold red"),
+    "by experiment": ("→", "cyan"),
+    "not checkable": ("–", "dim"),
+    "not yet": ("…", "dim"),
+}
+MEANINGS = {
+    "holds corrected": "wrong as printed, right once corrected",
+    "refuted": "wrong, as a counterexample shows",
+}
+
+
+class JobProgress(_Bars):
+    """Progress of jobs. That Ctrl-C was heard is said on stderr at once, with or without bars.
+
+    A run ends between two chunks, and saves; amid compiling that takes seconds.
+    """
+
+    def __enter__(self) -> JobProgress:
+        super().__enter__()
+        self.notice = noticed(self._stopping)
+        self.notice.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.notice.__exit__(*error)
+        super().__exit__(*error)
+
+    def _stopping(self) -> None:
+        text = "flatlab: stopping: saving what is done"
+        self.progress.console.print(text, soft_wrap=True, markup=False, highlight=False)
+
+
+def print_line(text: str) -> None:
+    """Print text as it is: no markup, no colours, no line breaks of ours within a path."""
+    out.print(text, soft_wrap=True, markup=False, highlight=False)
+
+
+def print_table(
+    rows: Sequence[Mapping[str, Any]],
+    title: str | None = None,
+    styles: Mapping[str, str] | None = None,
+) -> None:
+    """Print rows of plain values; x, x_low and x_high become one column "x [low, high]".
+
+    A cell whose text is in `styles` gets that style.
+    """
+    if not rows:
+        out.print(f"{title or 'table'}: (empty)")
+        return
+    rows = [_with_intervals(row) for row in rows]
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    texts = [[number(value) for value in row.values()] for row in rows]
+    names = [name.replace("_", " ") for name in rows[0]]
+    widths = _widths([[name, *cells] for name, *cells in zip(names, *texts, strict=True)])
+    for name, value, width in zip(names, rows[0].values(), widths, strict=True):
+        justify: Any = "left" if isinstance(value, str) else "right"
+        table.add_column(name, justify=justify, overflow="fold", width=width)
+    for cells in texts:
+        table.add_row(*(Text(cell, style=(styles or {}).get(cell, "")) for cell in cells))
+    out.print(table)
+
+
+def _widths(columns: Sequence[Sequence[str]]) -> list[int | None]:
+    """Return widths at which the terminal holds every column and no word is broken.
+
+    Each column gets its longest word; what is left goes to those that need most lines. None leaves
+    a column to rich, where even the words do not fit.
+    """
+    words = [
+        max((cell_len(word) for cell in column for word in cell.split(" ")), default=1)
+        for column in columns
+    ]
+    whole = [max(cell_len(cell) for cell in column) for column in columns]
+    spare = out.width - sum(words) - 2 * len(columns) - 1  # padding, separators, edges
+    if spare < 0:
+        return [None] * len(columns)
+    for _ in range(min(spare, sum(whole) - sum(words))):
+        longest = max(range(len(columns)), key=lambda k: whole[k] / words[k])
+        words[longest] += 1
+    return list(words)
+
+
+def _with_intervals(row: Mapping[str, Any]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for name, value in row.items():
+        if f"{name}_low" in row:
+            ends = number(row[f"{name}_low"]), number(row[f"{name}_high"])
+            merged[name] = f"{number(value)} [{', '.join(ends)}]"
+        elif not name.endswith(("_low", "_high")):
+            merged[name] = value
+    return merged
+
+
+def print_verdicts(verdicts: Sequence[Verdict]) -> None:
+    """Print each claim with its verdict and the number behind it."""
+    for v in verdicts:
+        interval = "" if v.low is None else f" [{number(v.low)}, {number(v.high)}]"
+        measured = escape(f"measured {number(v.measured)}{interval}, paper {v.paper}")
+        out.print(f"{MARKS[v.holds]}  [bold]{v.claim}[/]  {measured}", highlight=False)
+        explained = escape(f"{v.statement}: {v.reason}")
+        out.print(Padding(explained, (0, 0, 0, 4)), highlight=False)
+
+
+def print_reproduction(found: Mapping[str, Any]) -> None:
+    """Print all verdicts of a reproduction as one table, then what was left out, and findings.
+
+    On a terminal too narrow for the table each verdict is printed over some lines.
+    """
+    title = f"{found['source']}, preset {found['preset']}"
+    if out.width < TABLE_WIDTH:
+        for part in found["experiments"]:
+            print_line(f"{part['id']}, preset {found['preset']}")
+            rows = [row for row in found["verdicts"] if row["experiment"] == part["id"]]
+            print_verdicts([_verdict(row) for row in rows])
+    else:
+        styles = {"holds": "green", "fails": "red", f"not{NO_BREAK}assessed": "yellow"}
+        print_table([_cells(row) for row in found["verdicts"]], title, styles)
+    columns = ("id", "seeds", "runs", "epochs", "training_seconds", "wall_seconds")
+    seconds = [{name: part[name] for name in columns} for part in found["experiments"]]
+    print_table(seconds, "seconds")
+    for part in found["experiments"]:
+        if part["finding"]:
+            print_line(f"finding, {part['id']}: {part['finding']}")
+        for note in part["notes"]:
+            print_line(f"note, {part['id']}: {note}")
+    for part in found["left_out"]:
+        seeds = f" ({part['seeds']} of {part['of']} seeds ran)" if part["of"] else ""
+        print_line(f"left out, {part['experiment']}{seeds}: {part['reason']}")
+    wall = found["wall_seconds"]
+    clock = "" if wall is None else f", {wall:.0f} s of wall-clock"
+    print_line(f"{summary(found)} {found['training_seconds']:.0f} s of training{clock}.")
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
+    interval = "" if row["low"] is None else f" [{number(row['low'])}, {number(row['high'])}]"
+    return {
+        "verdict": row["verdict"].replace(" ", NO_BREAK),
+        "claim": row["claim"],
+        "measured": f"{number(row['measured'])}{interval}",
+        "paper": str(row["paper"]),
+        "what and why": f"{row['statement']}: {row['reason']}",
+        "experiment": row["experiment"],
+    }
+
+
+def _verdict(row: Mapping[str, Any]) -> Verdict:
+    holds = {"holds": True, "fails": False, "not assessed": None}[row["verdict"]]
+    fields = {field.name: row[field.name] for field in dataclasses.fields(Verdict)[:6]}
+    return Verdict(**fields, holds=holds, reason=row["reason"])
+
+
+def print_verification(found: Verification, hidden: Sequence[str] = ()) -> None:
+    """Print a table of claims, what went wrong, and counts; leave out the rows of some words."""
+    marked = {word: f"{mark} {word}" for word, (mark, _) in WORDS.items()}
+    rows = [
+        {
+            "id": result.claim.id,
+            "kind": result.claim.kind,
+            "measured": _decisive(result),
+            "verdict": marked[result.word],
+            "s": f"{result.seconds:.2f}" if result.claim.check else "",
+        }
+        for result in found.results
+        if result.word not in hidden
+    ]
+    if rows:
+        print_table(rows, styles={marked[word]: style for word, (_, style) in WORDS.items()})
+    for result in found.surprises:
+        print_evidence(result)
+    width = max((len(source) for source in found.counts()), default=0)
+    for source, counts in found.counts().items():
+        words = ", ".join(f"{counts[word]} {word}" for word in WORDS if word in counts)
+        print_line(f"{source.ljust(width)}  {words}")
+    said = {str(result.word) for result in found.results}
+    for word, meaning in MEANINGS.items():
+        if word in said:
+            print_line(f"{WORDS[word][0]} {meaning}: see --show ID")
+    print_line(f"{len(found.results)} claims, seed {found.seed}, {found.seconds:.1f} s")
+
+
+def _decisive(result: Result) -> str:
+    line = result.decisive
+    if line is None:
+        return "error" if result.error else result.whereto
+    return _comparison(line)
+
+
+def _comparison(line: Line) -> str:
+    if line.holds is None:
+        return number(line.measured)
+    if line.relation == "is":
+        return "yes" if line.measured else "no"
+    return f"{_figure(line.measured)} {line.relation} {_figure(line.expected)}"
+
+
+def _figure(value: float) -> str:
+    """Write a number such that the misprinted and the right one differ to the eye."""
+    return f"{value:.6g}"
+
+
+def print_evidence(result: Result) -> None:
+    """Print a claim with everything that was found."""
+    claim, (mark, style) = result.claim, WORDS[result.word]
+    out.print(f"[{style}]{mark} {result.word}[/]  [bold]{claim.id}[/]  {escape(claim.where)}")
+    facts = {
+        "kind": claim.kind,
+        "says": claim.says,
+        "printed": claim.as_printed,
+        "expected": "" if result.as_expected else claim.expected,
+        "error": result.error,
+        "experiment": result.whereto,
+        "note": claim.note,
+        "errata": ", ".join(claim.errata),
+    }
+    for name, text in facts.items():
+        if text:
+            out.print(Padding(escape(f"{name}: {text}"), (0, 0, 0, 4)), highlight=False)
+    random = any(line.low is not None for line in result.lines)
+    rows = [
+        {"evidence": line.what, "measured": _comparison(line)}
+        | ({"95 % interval": _interval(line)} if random else {})
+        | {"": {True: "✓", False: "✗", None: ""}[line.holds]}
+        for line in result.lines
+    ]
+    if rows:
+        print_table(rows, styles={"✓": "green", "✗": "red"})
+
+
+def _interval(line: Line) -> str:
+    return "" if line.low is None else f"[{number(line.low)}, {number(line.high)}]"

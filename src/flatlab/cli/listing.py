@@ -1,0 +1,116 @@
+"""Rows that describe what there is: for `flatlab list` and `flatlab show`."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..training.run import Columns, Run
+
+Rows = list[dict[str, Any]]
+
+
+def _experiments() -> Rows:
+    from ..experiments import CATALOGUE
+
+    return [
+        {"id": e.id, "source": f"{e.source}, {e.figure}", "claim": e.claim}
+        | {"presets": ", ".join(e.presets)}
+        for e in CATALOGUE.values()
+    ]
+
+
+def _data() -> Rows:
+    from ..data.catalogue import descriptions
+
+    return [{"name": name, "what": what} for name, what in descriptions().items()]
+
+
+def _constructions() -> Rows:
+    from ..theory.constructions import descriptions
+
+    return [{"name": name, "what": what} for name, what in descriptions().items()]
+
+
+def _models() -> Rows:
+    from ..models import MODELS
+
+    return [
+        {
+            "name": name,
+            "what": (cls.__doc__ or "").splitlines()[0],
+            "fields": ", ".join(field.name for field in dataclasses.fields(cls)),
+        }
+        for name, cls in MODELS.items()
+    ]
+
+
+def _algorithms() -> Rows:
+    from ..training.schedule import ALGORITHMS
+
+    return [{"name": name, "what": what} for name, what in ALGORITHMS.items()]
+
+
+def _measures() -> Rows:
+    from ..measures import CATALOGUE
+
+    return [
+        {"name": name, "what": m.about.title, "ReLU rescaling": m.about.relu, "cost": m.about.cost}
+        for name, m in CATALOGUE.items()
+    ]
+
+
+def _optimizers() -> Rows:
+    from ..optim import OPTIMIZERS
+
+    return [
+        {"name": name, "what": (cls.__doc__ or "").splitlines()[0]}
+        for name, cls in OPTIMIZERS.items()
+    ]
+
+
+def _claims() -> Rows:
+    from ..claims import claims
+
+    return [
+        {"id": c.id, "kind": c.kind, "where": c.where}
+        | {"says": textwrap.shorten(c.says, 120, placeholder=" …")}
+        for c in claims().values()
+    ]
+
+
+LISTS: dict[str, Callable[[], Rows]] = {
+    "experiments": _experiments,
+    "data": _data,
+    "models": _models,
+    "algorithms": _algorithms,
+    "measures": _measures,
+    "optimizers": _optimizers,
+    "claims": _claims,
+    "constructions": _constructions,
+}
+
+
+def some_rows(columns: Columns, most: int) -> Rows:
+    """Return at most so many rows of a history, the first and the last among them."""
+    total = len(columns["epoch"])
+    chosen = np.unique(np.linspace(0, total - 1, min(most, total)).round().astype(int))
+    return [{name: column[k].item() for name, column in columns.items()} for k in chosen]
+
+
+def describe_run(run: Run) -> list[str]:
+    """Return a run's summary as lines."""
+    config = run.config
+    return [
+        f"{run.status} at epoch {int(run.columns['epoch'][-1])} of {config.epochs}, "
+        f"{run.seconds:.1f} s, seed {config.seed}, {config.dtype}",
+        f"arch: {config.arch}",
+        f"data: {dict(config.data)}",
+        *(f"phase {k}: {phase}" for k, phase in enumerate(config.schedule, 1)),
+        *(f"note: {note}" for note in run.notes),
+        *([f"directory: {run.path}"] if run.path else []),
+    ]

@@ -1,0 +1,74 @@
+"""The format of a checkpoint: named tensors and plain data under one checksum, in safetensors."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A verified checkpoint; `warnings` says what was found damaged on the way to it."""
+
+    tensors: dict[str, Array]
+    meta: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+
+
+def _checksum(tensors: Mapping[str, Array], meta: str) -> str:
+    """Hash everything: the lengths are fixed by the names, dtypes and shapes, hashed first."""
+    names = sorted(tensors)
+    header = [(name, tensors[name].dtype.str, tensors[name].shape) for name in names]
+    total = hashlib.sha256(json.dumps([meta, header]).encode())
+    for name in names:
+        total.update(tensors[name].tobytes())
+    return total.hexdigest()
+
+
+def serialise(tensors: Mapping[str, Array], meta: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a checkpoint."""
+    import numpy as np
+    import safetensors.numpy
+
+    # Contiguous, as safetensors reads through the bare pointer; asarray keeps scalars scalar.
+    own = {name: np.asarray(value, order="C") for name, value in tensors.items()}
+    text = json.dumps(dict(meta))  # NaN is kept: a resumed run must continue from the same bits
+    metadata = {"meta": text, "sha256": _checksum(own, text)}
+    data: bytes = safetensors.numpy.save(own, metadata=metadata)
+    return data
+
+
+def read_checkpoint(path: Path) -> Checkpoint | str | None:
+    """Return the checkpoint, or why it is damaged, or None if there is no such file."""
+    import safetensors.numpy
+
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except PermissionError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except OSError as error:  # a bad sector is damage too
+        return str(error.strerror)
+    try:
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        text, expected = header["__metadata__"]["meta"], header["__metadata__"]["sha256"]
+        tensors = {name: value.copy() for name, value in safetensors.numpy.load(data).items()}
+        if _checksum(tensors, text) != expected:
+            return "its checksum does not match"
+        return Checkpoint(tensors, json.loads(text))
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever damage makes of the parsers, it is damage
+        return f"unreadable: {type(error).__name__}"

@@ -1,0 +1,172 @@
+"""Files that last: atomic writes, readable errors, a lock that dies with its process.
+
+Every file is written under a temporary name, synced and renamed, so a reader sees the old file or
+the new one and never half of one, whether the process is killed or the power fails. Durability
+has a price: each write waits twice for the disk (an fsync of the file, one of the directory), so
+save every few seconds of work and not every step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import BusyError, FlatlabError, StoreError, UserError
+
+LOCK = "lock"
+# Only names that this package gives: a user's own hidden file is not swept.
+_TEMPORARY = re.compile(r"\.(?:config|history|checkpoint|result)\.[\w.]+\.[0-9a-f]{12}\.tmp")
+
+
+def ensure_directory(path: str | os.PathLike[str]) -> None:
+    """Create a directory for output, with parents; raise `UserError` if that cannot be."""
+    path = Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        wrong = next((part for part in (path, *path.parents) if part.is_file()), path)
+        raise UserError(f"{wrong} is not a directory: choose another place for {path}") from None
+    except OSError as error:
+        raise write_error(path, error) from error
+    # access(2) also knows about read-only file systems, where even root cannot write.
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise UserError(f"{path} is not writable: choose another directory")
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a file such that it is always the old one or the new one, and the new one lasts.
+
+    Costs two fsyncs: one of the file, before the rename, and one of the directory, after it.
+
+    Raises:
+        StoreError: The disk is full or failed; the old file is intact.
+        UserError: The place is not writable.
+    """
+    with temporary(path, data) as made:
+        os.replace(made, path)
+        sync_directory(path.parent)
+
+
+@contextlib.contextmanager
+def temporary(path: Path, data: bytes) -> Iterator[Path]:
+    """Write and sync a temporary neighbour of `path`; gone afterwards unless it was renamed."""
+    made = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        with open(made, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield made
+    except OSError as error:
+        raise write_error(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            made.unlink()
+
+
+def sync_directory(path: Path) -> None:
+    """Make renames in a directory last."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some network file systems cannot sync a directory
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def write_error(path: Path, error: OSError) -> FlatlabError:
+    """Return the error to raise for a failed write: what happened and what to do."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreError(
+            f"no space left to write {path}: free some space and run the same command again; "
+            f"what was saved before is intact"
+        )
+    if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+        return UserError(f"{path} is not writable ({error.strerror}): choose another directory")
+    return StoreError(f"cannot write {path}: {error.strerror or error}")
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a directory and sweep what killed processes left; `BusyError` if held."""
+    import fcntl  # here, so that results can be read where there is no fcntl
+
+    try:
+        # Never deleted: a process could then hold a lock on a file that nobody else can find.
+        file = open(path / LOCK, "a+b", buffering=0)  # noqa: SIM115
+    except OSError as error:
+        raise write_error(path / LOCK, error) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = os.pread(file.fileno(), 20, 0).decode().strip()
+            holder = f"another process (pid {pid})" if pid else "another process"
+            raise BusyError(
+                f"{holder} is working on {path}: wait for it or choose another directory"
+            ) from None
+        except OSError as error:
+            raise StoreError(f"cannot lock {path}: {error.strerror}") from error
+        try:
+            _write_pid(file.fileno(), str(os.getpid()))
+            for entry in path.iterdir():
+                if _TEMPORARY.fullmatch(entry.name):
+                    remove(entry)
+            yield
+        finally:
+            _write_pid(file.fileno(), "")
+            # Said aloud, as a forked child may still have the file open.
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
+@contextlib.contextmanager
+def in_turn(path: Path) -> Iterator[None]:
+    """Wait for the lock of a file and hold it; the file stays. Where it cannot be made, go on.
+
+    For work whose own files cannot be written there either.
+    """
+    import fcntl  # as above
+
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(open(path, "ab"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _write_pid(descriptor: int, text: str) -> None:
+    with contextlib.suppress(OSError):  # only for the message: a full disk must not matter
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, text.encode())
+
+
+def remove(path: Path) -> None:
+    """Remove a file if it is there."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+def read(path: Path) -> bytes | None:
+    """Return a file's content, or None if there is no such file."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        kind = UserError if isinstance(error, PermissionError) else StoreError
+        raise kind(f"cannot read {path}: {error.strerror}") from error
+
+
+def is_leftover(name: str) -> bool:
+    """Tell whether a file is the lock or was on its way when a process was killed."""
+    return name == LOCK or _TEMPORARY.fullmatch(name) is not None

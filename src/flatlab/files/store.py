@@ -1,0 +1,325 @@
+"""A run directory and its files: the only code that writes results to disk.
+
+A run is a directory:
+
+    config.toml                       what was asked, and the format number
+    history.parquet                   one row per logged epoch
+    checkpoint.safetensors            where to continue
+    checkpoint.previous.safetensors   the checkpoint before, should the current one be damaged
+    result.json                       what came out
+    lock                              held by the process that works here
+
+Writes are atomic and lasting (`durable`), checkpoints checksummed (`checkpoints`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BusyError, StoreError, UserError
+from ..specs import digest
+from .checkpoints import Checkpoint as Checkpoint
+from .checkpoints import read_checkpoint, serialise
+from .durable import ensure_directory as ensure_directory
+from .durable import is_leftover, read, remove, sync_directory, temporary
+from .durable import locked as locked
+from .durable import write_atomically as write_atomically
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+FORMAT = 1
+AGAIN = "start again with --fresh, or without this run's folder"
+
+CONFIG = "config.toml"
+HISTORY, RESULT = "history.parquet", "result.json"
+CHECKPOINT, PREVIOUS = "checkpoint.safetensors", "checkpoint.previous.safetensors"
+
+
+class RunStore:
+    """One run directory. Reading is free; write only inside `lock()`."""
+
+    def __init__(self, path: Path, config: dict[str, Any]) -> None:
+        self.path = path
+        self._config = config
+        self._current_is_valid: bool | None = None  # None: not looked at yet
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], config: Mapping[str, Any], *, fresh: bool = False
+    ) -> RunStore:
+        """Create the run directory, or find it if it holds this very config.
+
+        Args:
+            path: The directory; parents are created.
+            config: Plain values without None, as `specs.to_dict` gives them.
+            fresh: Remove the files of the run that is there (only those flatlab writes).
+
+        Raises:
+            UserError: The path is something else, or a run of another config or newer format.
+            BusyError: A new or fresh run is wanted and another process holds the lock.
+        """
+        path, text = Path(path), _to_toml(config)
+        store = cls(path, tomllib.loads(text))
+        del store._config["format"]
+        found = _find_config(path)
+        if found is None or fresh:
+            ensure_directory(path)
+            with locked(path):
+                found = _find_config(path)
+                if found is None or fresh:
+                    # The config goes last: a kill in between leaves a run, not a riddle.
+                    for name in (RESULT, CHECKPOINT, PREVIOUS, HISTORY):
+                        remove(path / name)
+                    write_atomically(path / CONFIG, text.encode())
+                    return store
+        if digest(found) != digest(store._config):
+            raise UserError(_conflict(path, found, config))
+        return store
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> RunStore:
+        """Open an existing run for reading."""
+        path = Path(path)
+        found = _find_config(path)
+        if found is None:
+            raise UserError(f"{path} is not a run directory: it has no {CONFIG}")
+        return cls(path, found)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What was asked, without the format number."""
+        return self._config
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the run for this process; the system lets go of it even after `kill -9`.
+
+        Temporary files that a killed process left behind are removed.
+
+        Raises:
+            BusyError: Another process holds it, or has since made another run of it.
+        """
+        with locked(self.path):
+            found = _find_config(self.path)
+            if found is None or digest(found) != digest(self._config):
+                raise BusyError(
+                    f"another process has replaced the run in {self.path}: "
+                    f"run the same command again or choose another directory"
+                )
+            yield
+
+    def save_checkpoint(self, tensors: Mapping[str, Array], meta: Mapping[str, Any]) -> None:
+        """Put a new checkpoint in place and keep the one before.
+
+        The new file is complete and synced before the current one is renamed to previous, so a
+        valid checkpoint exists at every moment. A damaged current file is never rotated: it
+        would push out the last valid one.
+        """
+        current = self.path / CHECKPOINT
+        if self._current_is_valid is None:
+            self._current_is_valid = isinstance(read_checkpoint(current), Checkpoint)
+        with temporary(current, serialise(tensors, meta)) as made:
+            if self._current_is_valid:
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(current, self.path / PREVIOUS)
+            os.replace(made, current)
+            self._current_is_valid = True
+            sync_directory(self.path)
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        """Return the newest valid checkpoint, or None if none was ever saved.
+
+        Raises:
+            StoreError: There are checkpoint files and none of them is valid.
+        """
+        damaged: dict[str, str] = {}
+        for name in (CHECKPOINT, PREVIOUS):
+            found = read_checkpoint(self.path / name)
+            if name == CHECKPOINT:
+                self._current_is_valid = isinstance(found, Checkpoint)
+            if isinstance(found, Checkpoint):
+                warnings = tuple(
+                    f"{self.path / bad} is damaged ({reason}): continuing from {name}"
+                    for bad, reason in damaged.items()
+                )
+                return Checkpoint(found.tensors, found.meta, warnings)
+            if found is not None:
+                damaged[name] = found
+        if damaged:
+            reasons = " and ".join(
+                f"{self.path / name} is damaged ({reason})" for name, reason in damaged.items()
+            )
+            raise StoreError(f"{reasons}: {AGAIN}")
+        return None
+
+    def save_history(self, columns: Mapping[str, Array]) -> None:
+        """Write the table of logged epochs: one-dimensional columns of equal length."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        sink = pa.BufferOutputStream()
+        table = pa.table({name: pa.array(column) for name, column in columns.items()})
+        pq.write_table(table, sink, write_page_checksum=True)
+        write_atomically(self.path / HISTORY, sink.getvalue().to_pybytes())
+
+    def load_history(self) -> dict[str, Array] | None:
+        """Return the columns of the history as writable arrays, or None if there is none."""
+        data = read(self.path / HISTORY)
+        if data is None:
+            return None
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            table = pq.read_table(
+                pa.BufferReader(data), page_checksum_verification=True, use_threads=False
+            )
+            columns = zip(table.column_names, table.columns, strict=True)
+            return {
+                name: np.array(column.to_pylist(), dtype=str)
+                if pa.types.is_string(column.type)
+                else np.array(column.to_numpy())
+                for name, column in columns
+            }
+        except (pa.ArrowException, OSError, ValueError) as error:
+            remedy = "run the command that trained it again, which writes it anew"
+            raise _damaged(self.path / HISTORY, error, remedy) from None
+
+    def save_result(self, result: Mapping[str, Any]) -> None:
+        """Write the result as JSON; a float that is not finite becomes null."""
+        write_json(self.path / RESULT, result)
+
+    def result_checksum(self) -> str | None:
+        """Return the SHA-256 of result.json, as sha256sum gives it; None if there is none."""
+        data = read(self.path / RESULT)
+        return None if data is None else hashlib.sha256(data).hexdigest()
+
+    def load_result(self) -> dict[str, Any] | None:
+        """Return the result, or None if the run has none yet."""
+        data = read(self.path / RESULT)
+        if data is None:
+            return None
+        try:
+            result = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise _damaged(self.path / RESULT, error) from None
+        if not isinstance(result, dict):
+            raise _damaged(self.path / RESULT, "not a JSON object")
+        return result
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a document as JSON; a float that is not finite becomes null."""
+    text = json.dumps(_plain(document), indent=2, allow_nan=False)
+    write_atomically(path, text.encode() + b"\n")
+
+
+def run_directories(root: str | os.PathLike[str]) -> list[Path]:
+    """Return the run directories at and below `root`, sorted; symbolic links are not followed."""
+    found = []
+    for directory, _, files in os.walk(root):
+        if CONFIG in files and _looks_like_run(Path(directory) / CONFIG):
+            found.append(Path(directory))
+    return sorted(found)
+
+
+def _damaged(path: Path, reason: object, remedy: str = AGAIN) -> StoreError:
+    return StoreError(f"{path} is damaged ({reason}): {remedy}")
+
+
+def _to_toml(config: Mapping[str, Any]) -> str:
+    import tomli_w
+
+    if "format" in config:
+        raise ValueError("the key 'format' of a config is the store's own")
+    digest(config)  # refuses what is not plain and finite
+    return tomli_w.dumps({"format": FORMAT, **config})
+
+
+def _find_config(path: Path) -> dict[str, Any] | None:
+    """Read the config of a run; None if nothing is there yet, `UserError` if it is not a run."""
+    if not os.path.isdir(path):
+        if os.path.lexists(path):
+            raise UserError(f"{path} is a file, not a run directory: choose another directory")
+        return None
+    data = read(path / CONFIG)
+    if data is None:
+        # A kill during creation leaves a lock and perhaps a temporary file: still as good as new.
+        if all(is_leftover(name) for name in _names(path)):
+            return None
+        raise UserError(
+            f"{path} is not a run directory: it has files but no {CONFIG}; choose another directory"
+        )
+    try:
+        config = tomllib.loads(data.decode())
+    except ValueError as error:
+        raise UserError(
+            f"{path / CONFIG} is damaged ({error}): choose another directory or remove this one"
+        ) from None
+    number = config.pop("format", None)
+    if type(number) is not int:
+        raise UserError(f"{path / CONFIG} is not of flatlab's making: choose another directory")
+    if number > FORMAT:
+        raise UserError(
+            f"{path} was made by a newer flatlab (format {number}, this one reads {FORMAT}): "
+            f"upgrade flatlab or choose another directory"
+        )
+    return config
+
+
+def _names(path: Path) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _looks_like_run(config: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        return type(tomllib.loads(config.read_text("utf-8")).get("format")) is int
+    return False
+
+
+def _conflict(path: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    there, here = _leaves(found), _leaves(wanted)
+    keys = [key for key in here | there if there.get(key) != here.get(key)]
+    parts = [
+        f"{key} is {there.get(key, 'unset')} there, {here.get(key, 'unset')} here"
+        for key in keys[:3]
+    ]
+    more = f"; and {len(keys) - 3} more" if len(keys) > 3 else ""
+    return (
+        f"{path} holds another run ({'; '.join(parts)}{more}): "
+        f"choose another directory, or replace that run with --fresh"
+    )
+
+
+def _leaves(value: Any, key: str = "") -> dict[str, str]:
+    """Flatten to dotted keys and JSON text, in which 1, 1.0 and true differ as in `digest`."""
+    if isinstance(value, Mapping | list | tuple) and value:
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        dotted = ((f"{key}.{name}" if key else str(name), part) for name, part in items)
+        return {leaf: text for name, part in dotted for leaf, text in _leaves(part, name).items()}
+    return {key: json.dumps(value)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return _plain(value.tolist()) if hasattr(value, "tolist") else value  # numpy's own

@@ -1,0 +1,188 @@
+"""How long a run will take, from its configuration: an estimate, for planning only.
+
+The time of an update is modelled as
+
+    fixed + a · weights + b · weights · examples + c · neurons · examples
+
+with constants for each kind of update (`Kind`), which `python benchmarks/costs.py` measures and
+prints as they stand here. They were measured on one core of an AMD EPYC, in processor time; another
+machine is slower or faster by some factor, and a network whose neurons die is faster late in
+training. Finished runs therefore correct the constants, kind by kind (`CostModel.calibrated`).
+Expect an estimate to be wrong by a factor of up to two before that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+
+from ..models import TwoLayer
+from ..training.config import RunConfig
+from ..training.schedule import Phase
+
+Constants = tuple[float, float, float, float]
+
+# Kind of update → (nanoseconds: fixed, a weight, a weight and example, a neuron and example), for
+# one pass (SGD, label noise) and for two (SAM). Printed by benchmarks/costs.py.
+CONSTANTS: dict[str, tuple[Constants, Constants]] = {
+    "plain, one example": ((47.6, 0.0, 0.000841, 1.78), (133.0, 0.0, 0.0154, 1.23)),
+    "a batch of one example": ((301.0, 0.244, 0.0, 3.69), (791.0, 0.446, 0.0, 3.87)),
+    "torch": ((436_000.0, 0.0, 0.0, 3.47), (1_080_000.0, 0.0, 0.137, 0.0)),
+    "plain, a batch": ((725.0, 0.0894, 0.0271, 0.935), (952.0, 0.201, 0.0511, 1.94)),
+    "layer norm, one example": ((145.0, 0.0, 0.0, 2.09), (208.0, 0.0, 0.0, 2.57)),
+    "softplus, one example": ((173.0, 0.0, 0.0459, 0.935), (317.0, 0.0, 0.0991, 0.0)),
+    "softplus, a batch": ((618.0, 0.0955, 0.0281, 1.5), (1650.0, 0.182, 0.0592, 2.86)),
+    "tanh, one example": ((0.0, 0.0207, 0.0, 15.1), (39.6, 0.0, 0.0, 28.2)),
+    "tanh, a batch": ((2000.0, 0.342, 0.106, 11.3), (0.0, 0.67, 0.0711, 25.9)),
+    "batch norm": ((0.0, 0.0, 0.0086, 0.873), (0.0, 0.0, 0.0159, 1.55)),
+    "deep, one example": ((78.4, 0.129, 0.0, 4.26), (0.0, 0.169, 0.0, 6.19)),
+    "deep, a batch": ((0.0, 0.564, 0.0651, 0.0), (0.0, 1.08, 0.13, 0.0)),
+}
+EVALUATION: Constants = (374_000.0, 24.5, 0.0173, 1.24)  # one logged row; examples of both sets
+FLOAT64 = 1.9  # float64 over float32; from 1 to 2.3
+START_SECONDS = 0.2  # a process, and kernels from the cache
+LEAST_SECONDS = 1.0  # a shorter run tells of starting, not of training
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """An estimate: the kind of update that most of the time goes to, and the seconds."""
+
+    kind: str
+    seconds: float
+
+
+def kind_of(config: RunConfig, phase: Phase) -> str:
+    """Return the kind of update: what the engine has kernels of its own for.
+
+    >>> from flatlab.models import Deep
+    >>> config = RunConfig(Deep(), {"n": 100}, (Phase("sam", lr=0.1, batch_size=1, epochs=1),))
+    >>> kind_of(config, config.schedule[0])
+    'deep, one example'
+    """
+    from ..engine import kernel_of, unsupported  # numba's import is for those who ask
+
+    if unsupported(config.loss, config.arch, (phase,)):
+        return "torch"
+    many = "one example" if phase.batch_size == 1 else "a batch"
+    if not isinstance(config.arch, TwoLayer):
+        return f"deep, {many}"
+    if config.arch.norm == "batch":
+        return "batch norm"
+    kernel, *_ = kernel_of(config.loss, config.arch, phase, sizes(config)[2])
+    if kernel == "batch" and phase.batch_size == 1 and config.arch.activation != "tanh":
+        return "a batch of one example"
+    if config.arch.activation in ("softplus", "tanh"):
+        return f"{config.arch.activation}, {many}"
+    if config.arch.norm == "layer" and phase.batch_size == 1:
+        return f"layer norm, {many}"
+    return f"plain, {many}"
+
+
+def kernels(config: RunConfig) -> frozenset[tuple[object, ...]]:
+    """Return what names the compiled functions that a run needs; none for torch.
+
+    >>> from flatlab.models import Deep
+    >>> kernels(RunConfig(Deep(), {"n": 9}, (Phase("sam", lr=0.1, batch_size=1, epochs=1),)))
+    frozenset({('deep', True, 'float32')})
+    """
+    from ..engine import kernel_of, unsupported
+
+    if unsupported(config.loss, config.arch, config.schedule):
+        return frozenset()
+    n = sizes(config)[2]
+    made = (kernel_of(config.loss, config.arch, phase, n) for phase in config.schedule)
+    return frozenset((*kernel, config.dtype) for kernel in made)
+
+
+def sizes(config: RunConfig) -> tuple[int, int, int]:
+    """Return the weights, the neurons, and the number n of training examples."""
+    n, d = int(config.data.get("n", 100)), int(config.data.get("d", 30))
+    weights = sum(math.prod(shape) for shape in config.arch.shapes(d).values())
+    layers = 1 if isinstance(config.arch, TwoLayer) else config.arch.depth - 1
+    return weights, layers * config.arch.width, n
+
+
+def features(weights: int, neurons: int, examples: int) -> Constants:
+    """Return what the constants multiply.
+
+    >>> features(10, 3, 2)
+    (1.0, 10.0, 20.0, 6.0)
+    """
+    return 1.0, float(weights), float(weights * examples), float(neurons * examples)
+
+
+def update_features(config: RunConfig, phase: Phase) -> Constants:
+    """Return the features of one update; Sim-BN's passes over all examples for its statistics."""
+    weights, neurons, n = sizes(config)
+    examples = min(phase.batch_size or n, n)
+    batch_norm = isinstance(config.arch, TwoLayer) and config.arch.norm == "batch"
+    return features(weights, neurons, examples + (n if batch_norm else 0))
+
+
+def passes(phase: Phase) -> int:
+    """Return how many gradients an update takes, less one: the place in `CONSTANTS`."""
+    return int(phase.algorithm in ("sam", "usam"))
+
+
+def estimate(config: RunConfig) -> Cost:
+    """Return what training is expected to take, without the start of a process."""
+    weights, neurons, n = sizes(config)
+    spent: dict[str, float] = {}
+    for phase in config.schedule:
+        kind = kind_of(config, phase)
+        constants = CONSTANTS[kind][passes(phase)]
+        updates = phase.epochs * -(-n // (phase.batch_size or n))
+        seconds = updates * _sum(constants, update_features(config, phase))
+        spent[kind] = spent.get(kind, 0.0) + seconds * (FLOAT64 if _wide(config) else 1.0)
+    examples = n + int(config.data.get("n_test", 0))
+    rows = len(config.log.epochs(config.schedule)) if config.schedule else 1
+    logging = rows * _sum(EVALUATION, features(weights, neurons, examples))
+    kind = max(spent, key=lambda kind: spent[kind], default="none")
+    return Cost(kind, sum(spent.values()) + logging)
+
+
+@dataclasses.dataclass(frozen=True)
+class CostModel:
+    """Estimates, corrected by what finished runs took.
+
+    Attributes:
+        factors: Kind → measured over estimated seconds.
+        overall: The same over all kinds; for kinds that no finished run has.
+    """
+
+    factors: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    overall: float = 1.0
+
+    @classmethod
+    def calibrated(cls, finished: Iterable[tuple[RunConfig, float]]) -> CostModel:
+        """Return the model that finished runs (configuration, training seconds) agree with.
+
+        >>> CostModel.calibrated([]).overall
+        1.0
+        """
+        measured: dict[str, float] = {}
+        expected: dict[str, float] = {}
+        for config, seconds in finished:
+            cost = estimate(config)
+            if cost.seconds >= LEAST_SECONDS and seconds > 0:
+                measured[cost.kind] = measured.get(cost.kind, 0.0) + seconds
+                expected[cost.kind] = expected.get(cost.kind, 0.0) + cost.seconds
+        if not measured:
+            return cls()
+        factors = {kind: measured[kind] / expected[kind] for kind in measured}
+        return cls(factors, sum(measured.values()) / sum(expected.values()))
+
+    def seconds(self, config: RunConfig) -> float:
+        """Return the seconds a run is expected to take in a process of its own."""
+        cost = estimate(config)
+        return START_SECONDS + self.factors.get(cost.kind, self.overall) * cost.seconds
+
+
+def _sum(constants: Constants, counts: Constants) -> float:
+    return 1e-9 * sum(a * b for a, b in zip(constants, counts, strict=True))
+
+
+def _wide(config: RunConfig) -> bool:
+    return config.dtype == "float64"

@@ -1,0 +1,120 @@
+"""Following measures through training, in any loop."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..errors import UserError
+from . import Budget, Readings
+from .effort import whole
+from .eigenvalues import Memory
+from .measuring import Chosen, Subject, choose, read_all, require_rereadable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Tracker:
+    """Measures a model every so many steps; λ_max starts from the last eigenvector.
+
+    >>> import torch
+    >>> model = torch.nn.Linear(3, 1)
+    >>> x, y = torch.ones(8, 3), torch.zeros(8, 1)
+    >>> tracker = Tracker("lambda_max", every=10, loss=torch.nn.MSELoss(), data=(x, y))
+    >>> for step in range(20):
+    ...     _ = tracker(model, step)
+    >>> list(tracker.history["step"])
+    [0, 10]
+
+    Args:
+        measures: As for `measure`.
+        every: Measure at steps that are multiples of this.
+        loss: As for `measure`; may be left out with `fl.train`, which knows its own.
+        data: As for `measure`, but no generator, which can be read only once; may be left out with
+            `fl.train`.
+        mode: As for `measure`.
+        params: As for `measure`.
+        seed: As for `measure`.
+        budget: As for `measure`.
+        dtype: As for `measure`.
+        reference: As for `measure`.
+        skip: As for `measure`.
+    """
+
+    def __init__(
+        self,
+        measures: Chosen = "lambda_max",
+        every: int = 1,
+        *,
+        loss: Any = None,
+        data: Any = None,
+        mode: str = "eval",
+        params: str | Sequence[str] | None = None,
+        seed: int = 0,
+        budget: Budget | float | None = None,
+        dtype: str | None = None,
+        reference: Mapping[str, Tensor] | None = None,
+        skip: bool = False,
+    ):
+        require_rereadable(data)
+        self.measures, self.every = choose(measures), whole("every", every, least=1)
+        self.loss, self.data, self.skip = loss, data, skip
+        self.options: dict[str, Any] = {
+            "mode": mode, "params": params, "dtype": dtype, "reference": reference,
+        }  # fmt: skip
+        self.seed, self.budget = whole("seed", seed), Budget.of(budget)
+        self.rows: list[dict[str, float]] = []
+        self.readings: list[tuple[int, Readings]] = []
+        self._memories = {name: Memory() for name in self.measures}
+
+    def __call__(self, model: nn.Module, step: int) -> Readings | None:
+        """Measure if it is time; return the readings, or None."""
+        if whole("step", step, least=0) % self.every:
+            return None
+        if self.loss is None or self.data is None:
+            raise UserError("a Tracker in a loop of your own needs loss= and data=")
+        return self.take(model, step, self.loss, self.data)
+
+    def take(self, model: nn.Module, step: int, loss: Any, data: Any) -> Readings:
+        """Measure now."""
+        with torch.random.fork_rng(devices=[]):
+            subject = Subject.of(model, loss, data, **self.options)
+            readings = read_all(
+                subject, self.measures, self.seed, self.budget, self.skip, memories=self._memories
+            )
+        self.rows.append({"step": step, **_columns(readings)})
+        self.readings.append((step, _light(readings)))
+        return readings
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """One row for each measurement: step, value and error of every measure."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows)
+
+
+def _columns(readings: Readings) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, reading in readings.items():
+        values, errors = np.atleast_1d(reading.value), np.atleast_1d(reading.stderr)
+        labels = reading.labels or ([""] if len(values) == 1 else map(str, range(len(values))))
+        for label, value, error in zip(labels, values, errors, strict=True):
+            key = f"{name}.{label}" if label else name
+            found[key], found[f"{key}_stderr"] = float(value), float(error)
+    return found
+
+
+def _light(readings: Readings) -> Readings:
+    """Return readings without vectors as long as the parameters: a history must not hoard them."""
+    light = {}
+    for name, reading in readings.items():
+        small = {k: v for k, v in reading.details.items() if not isinstance(v, Tensor)}
+        light[name] = dataclasses.replace(reading, details=small)
+    return Readings(light, readings.skipped)

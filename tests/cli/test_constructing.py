@@ -1,0 +1,80 @@
+"""Networks of theory as runs: stored, read back, measured, and trained on from."""
+
+import numpy as np
+import pytest
+
+import flatlab as fl
+from flatlab.cli.constructing import store_construction
+from flatlab.errors import UserError
+from flatlab.theory import bias_floor
+from flatlab.training.run import load_run
+
+XOR = fl.data.xor(d=8, n=20, seed=1, n_test=200)
+
+
+def test_a_construction_is_a_run_like_any_other(tmp_path):
+    made = store_construction("memorising", XOR, {"depth": 3}, tmp_path / "run")
+    read = load_run(tmp_path / "run")
+    assert read.status == made.status == "done"
+    assert read.config == made.config and read.config.epochs == 0
+    assert read.final["trace"] == pytest.approx(bias_floor(XOR, 3), rel=1e-9)
+    assert read.final["train_loss"] < 1e-20
+    for name, value in made.params.items():
+        assert value.dtype == np.float64 and np.array_equal(read.params[name], value)
+    found = fl.measure(read.module(), "mse", read.dataset(), "trace")
+    assert found["trace"].value == pytest.approx(bias_floor(XOR, 3), rel=1e-9)
+
+
+def test_the_same_again_is_found_and_another_is_refused(tmp_path):
+    store_construction("four-neurons", XOR, {}, tmp_path / "run")
+    again = store_construction("four-neurons", XOR, {}, tmp_path / "run")
+    assert again.final["trace"] == pytest.approx(12.0)
+    with pytest.raises(UserError, match="holds another run"):
+        store_construction("four-neurons", XOR, {"r": 2.0}, tmp_path / "run")
+
+
+def _on_from(start, out=None, epochs=3):
+    return fl.train(
+        load_run(start).config.arch, XOR, start=start, dtype="float64", out=out,
+        schedule=[fl.Phase("sam", lr=0.001, rho=0.01, batch_size=1, epochs=epochs)],
+    )  # fmt: skip
+
+
+def test_training_goes_on_from_a_run(tmp_path):
+    made = store_construction("four-neurons", XOR, {}, tmp_path / "start")
+    run = _on_from(tmp_path / "start", tmp_path / "on")
+    assert run.columns["trace"][0] == pytest.approx(made.final["trace"], rel=1e-12)
+    assert run.columns["train_loss"][0] < 1e-20
+    # At an interpolating network every per-example gradient is zero: SAM stays.
+    assert all(np.array_equal(run.params[name], value) for name, value in made.params.items())
+    read = load_run(tmp_path / "on")
+    assert read.config.start["run"] == str(tmp_path / "start")
+
+
+def test_other_parameters_in_the_place_of_the_start_are_noticed(tmp_path):
+    store_construction("four-neurons", XOR, {}, tmp_path / "start")
+    table = _on_from(tmp_path / "start").config.to_dict()
+    store_construction("four-neurons", XOR, {"r": 1.5}, tmp_path / "start", fresh=True)
+    from flatlab.training.config import RunConfig
+    from flatlab.training.session import run_config
+
+    with pytest.raises(UserError, match="other parameters"):
+        run_config(RunConfig.from_dict(table), data=XOR)
+
+
+def test_a_start_that_does_not_fit_is_one_clear_line(tmp_path):
+    store_construction("four-neurons", XOR, {}, tmp_path / "start")
+    with pytest.raises(UserError, match="does not fit the architecture"):
+        fl.train(
+            fl.models.TwoLayer(width=5), XOR, start=tmp_path / "start",
+            schedule=[fl.Phase("sgd", lr=0.1, epochs=1)],
+        )  # fmt: skip
+    with pytest.raises(UserError, match="flatlab construct"):
+        from flatlab.training.session import run_config
+
+        run_config(load_run(tmp_path / "start").config, data=XOR)
+
+
+def test_an_empty_schedule_needs_a_start():
+    with pytest.raises(UserError, match="schedule"):
+        fl.train(fl.models.TwoLayer(width=5), XOR, schedule=[])

@@ -1,0 +1,327 @@
+import dataclasses
+import importlib
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from flatlab.errors import UserError
+from flatlab.experiments import CATALOGUE
+from flatlab.experiments.analysis import curves, judge
+from flatlab.experiments.contract import Interval
+from flatlab.experiments.running import find, parse_value, settings_of
+from flatlab.experiments.wen2023 import table1
+from flatlab.training.config import RunConfig
+from flatlab.training.run import Run
+
+EXPERIMENTS = pytest.mark.parametrize("experiment", CATALOGUE.values(), ids=CATALOGUE)
+TRAINED = pytest.mark.parametrize(  # all but those that compute and train nothing
+    "experiment", [e for id, e in CATALOGUE.items() if id != "wen2023/fig3"], ids=lambda e: e.id
+)
+PRESETS = pytest.mark.parametrize("preset", ["quick", "lab", "paper"])
+EVERY_PRESET = pytest.mark.parametrize(
+    "experiment, preset",
+    [
+        pytest.param(experiment, preset, id=f"{name}-{preset}")
+        for name, experiment in CATALOGUE.items()
+        for preset in experiment.presets
+        if name != "wen2023/fig3"
+    ],
+)
+
+
+# The contract of every experiment
+
+
+@EXPERIMENTS
+def test_an_experiment_is_found_by_its_id_and_has_a_header(experiment):
+    assert find(experiment.id) is experiment
+    # What goes beyond the papers has no sizes of a paper.
+    beyond = experiment.id.startswith("beyond/") or experiment.id.endswith("/sensitivity")
+    assert set(experiment.presets) == {"quick", "lab"} | (set() if beyond else {"paper"})
+    header = importlib.import_module(experiment.module).__doc__
+    for entry in ("Source:", "Command:", "Seconds:", "Claim:", "Expected:"):
+        assert entry in header
+    assert f"flatlab run {experiment.id}" in header
+
+
+@EVERY_PRESET
+def test_a_plan_has_unique_names_and_configurations_that_round_trip(experiment, preset):
+    planned = experiment.plan(experiment.presets[preset])
+    assert len({p.name for p in planned}) == len(planned) > 0
+    assert len({p.config.digest() for p in planned}) == len(planned)
+    for p in planned:
+        again = RunConfig.from_dict(p.config.to_dict())
+        assert again == p.config and again.digest() == p.config.digest()
+
+
+@EVERY_PRESET
+def test_a_preset_that_decides_has_enough_seeds(experiment, preset):
+    settings = experiment.presets[preset]
+    seeds = [p.config.seed for p in experiment.plan(settings)]
+    assert settings.seeds >= {"quick": 1, "lab": 3, "paper": 1}[preset]
+    assert set(seeds) == set(range(settings.seeds))
+
+
+@TRAINED
+def test_an_analysis_of_no_runs_assesses_nothing(experiment):
+    findings = experiment.analyse(experiment.presets["lab"], "lab", {})
+    assert findings.verdicts and all(v.holds is None for v in findings.verdicts)
+    assert all(v.measured is None for v in findings.verdicts)
+
+
+@EXPERIMENTS
+def test_claims_are_named_once(experiment):
+    claims = [
+        v.claim for v in experiment.analyse(experiment.presets["quick"], "quick", {}).verdicts
+    ]
+    assert len(set(claims)) == len(claims)
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("3", 3),
+        ("3.0", 3.0),
+        ("1e-3", 1e-3),
+        ("true", True),
+        ("True", "True"),
+        ("batch", "batch"),
+        ('"3"', "3"),
+        ("", ""),
+        ("1\nother = 2", "1\nother = 2"),
+    ],
+)
+def test_values_read_as_in_toml_and_bare_words_as_strings(text, value):
+    found = parse_value(text)
+    assert found == value and type(found) is type(value)
+
+
+def test_changes_win_over_the_preset():
+    experiment = CATALOGUE["wen2023/table1"]
+    made = settings_of(experiment, "quick", 4, ["width=7", "dtype=float64", "gamma_scale=2.5"])
+    assert (made.seeds, made.width, made.dtype, made.gamma_scale) == (4, 7, "float64", 2.5)
+    assert made.d == experiment.presets["quick"].d
+    with pytest.raises(UserError, match="width must be > 0, got 0"):
+        settings_of(experiment, "quick", None, ["width=0"])
+
+
+# Table 1: the paper's own hyper-parameters, Table 2 of the paper
+
+
+SGD = {"algorithm": "sgd", "rho": 0.0, "batch_size": None, "max_first_layer_norm": None}
+SAM = {"algorithm": "sam", "weight_decay": 0.0, "batch_size": 1, "max_first_layer_norm": None}
+FIGURE_1A = [SGD | {"lr": 0.01, "weight_decay": 0.05, "epochs": 100_000}]
+TABLE_2 = {
+    "no_bias-gd": FIGURE_1A,
+    "bias-gd": FIGURE_1A,
+    "sim_bn-gd": FIGURE_1A,
+    "sim_ln-gd": FIGURE_1A,
+    "no_bias-sam": [SAM | {"lr": 0.01, "rho": 0.05, "epochs": 100_000}],  # Figure 1b
+    "bias-sam": [  # Figure 4b
+        SAM | {"lr": 0.01, "rho": 0.05, "epochs": 200_000},
+        SAM | {"lr": 0.01, "rho": 0.1, "epochs": 400_000},
+    ],
+    "sim_bn-sam": [  # Figure 2a
+        SAM | {"lr": 0.005, "rho": 0.1, "epochs": 100_000},
+        SAM | {"lr": 0.003, "rho": 1.0, "epochs": 100_000},
+    ],
+    "sim_ln-sam": [  # Figure 6b
+        SAM | {"lr": 0.01, "rho": rho, "epochs": 500, "max_first_layer_norm": 10.0}
+        for rho in (0.1, 0.5, 1.0)
+    ],
+}
+
+
+def test_the_paper_preset_is_the_papers_table_2():
+    settings = table1.PRESETS["paper"]
+    assert (settings.d, settings.n, settings.width) == (30, 100, 500)
+    planned = {p.name: p.config for p in table1.plan(settings)}
+    assert len(planned) == 8 * settings.seeds
+    for line, rows in TABLE_2.items():
+        for seed in range(settings.seeds):
+            config = planned[f"{line}-seed{seed}"]
+            phases = [dataclasses.asdict(phase) for phase in config.schedule]
+            assert [{key: phase[key] for key in rows[0]} for phase in phases] == rows
+            assert all(phase["noise"] == 0 for phase in phases)
+            assert config.loss.name == "mse"
+            expected = {"name": "xor", "d": 30, "n": 100, "seed": seed}
+            assert expected.items() <= config.data.items()
+
+
+@PRESETS
+def test_table1_has_the_papers_four_architectures(preset):
+    found = {
+        p.name.split("-")[0]: (p.config.arch.bias, p.config.arch.norm)
+        for p in table1.plan(table1.PRESETS[preset])
+    }
+    assert found == {
+        "no_bias": (False, None),
+        "bias": (True, None),
+        "sim_bn": (True, "batch"),
+        "sim_ln": (True, "layer"),
+    }
+
+
+def test_lab_shortens_nothing_but_the_epochs():
+    lab, paper = table1.PRESETS["lab"], table1.PRESETS["paper"]
+    for field in dataclasses.fields(lab):
+        if "epochs" not in field.name and field.name != "seeds":
+            assert getattr(lab, field.name) == getattr(paper, field.name)
+
+
+# Table 1: what its analysis says of made-up runs
+
+
+def made_up(settings, error=0.0, trace=40.0, loss=1e-4, **final):
+    """Return every planned run with a history of four rows; `final` is (line) → {column: value}.
+
+    A tuple is (end of the first phase, end of the run).
+    """
+    runs = {}
+    for p in table1.plan(settings):
+        line, _, seed = p.name.rpartition("-seed")
+        last = {"train_loss": loss, "test_loss": loss, "test_error": error, "trace": trace}
+        last |= {"trace_ggn": trace} | final.get(line.replace("-", "_"), {})
+        values = {k: v[int(seed)] if isinstance(v, list) else v for k, v in last.items()}
+        ends = {k: v if isinstance(v, tuple) else (v, v) for k, v in values.items()}
+        columns = {k: np.array([1.0, 0.5, *v]) for k, v in ends.items()}
+        first = p.config.schedule[0].epochs
+        columns["epoch"] = np.array([0, first // 2, first, max(p.config.epochs, first + 1)])
+        runs[p.name] = Run(p.config, columns, params={}, status="done", seconds=1.0)
+    return runs
+
+
+def verdicts(settings, preset, runs):
+    return {v.claim: v for v in table1.analyse(settings, preset, runs).verdicts}
+
+
+LAB = table1.PRESETS["lab"]
+FLOORS = {row.key: table1.reference(row.key, LAB) for row in table1.ROWS}
+AS_IN_THE_PAPER = {
+    "bias_sam": {"test_error": [0.3, 0.4, 0.35], "trace": 22.5, "trace_ggn": FLOORS["bias"]},
+    "bias_gd": {"trace_ggn": [65.0, 70.0, 74.0]},
+    "sim_ln_sam": {"trace_ggn": 1.01 * FLOORS["sim_ln"]},
+}
+
+
+def test_references_are_those_of_the_theory():
+    # 4√d and 4√(d+1) are exact; the xor network's trace on i.i.d. data was measured at 7.95–7.98.
+    assert FLOORS["no_bias"] == pytest.approx(4 * np.sqrt(30), rel=1e-12)
+    assert FLOORS["bias"] == pytest.approx(4 * np.sqrt(31), rel=1e-12)
+    assert FLOORS["sim_ln"] == pytest.approx(2, rel=1e-12)
+    assert 7.9 < FLOORS["sim_bn"] < 8
+
+
+def test_runs_as_in_the_paper_make_every_claim_hold():
+    found = verdicts(LAB, "lab", made_up(LAB, **AS_IN_THE_PAPER))
+    assert {claim: v.word for claim, v in found.items()} == dict.fromkeys(found, "holds")
+    assert {type(v.holds) for v in found.values()} == {bool}  # numpy's own is not JSON's
+    assert found["wen2023.table1.bias"].measured == pytest.approx(0.35, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "claim, line, values, word",
+    [
+        ("table1.no_bias", "no_bias_sam", {"test_error": [0.3, 0.31, 0.32]}, "fails"),
+        ("table1.no_bias", "no_bias_sam", {"test_error": [0.0, 0.1, 0.2]}, "not assessed"),
+        ("table1.no_bias", "no_bias_gd", {"test_error": 0.5}, "holds"),  # not what is claimed
+        ("table1.bias", "bias_sam", {"test_error": 0.0}, "fails"),
+        ("table1.bias", "bias_sam", {"test_error": [0.05, 0.2, 0.3]}, "not assessed"),
+        ("table1.sim_bn", "sim_bn_sam", {"test_error": 0.5}, "fails"),
+        ("table1.sim_ln", "sim_ln_sam", {"test_error": 0.5}, "fails"),
+        ("sec6.reaches_bound.bias", "bias_sam", {"trace_ggn": 1.11 * 4 * 31**0.5}, "fails"),
+        ("sec6.reaches_bound.bias", "bias_sam", {"trace_ggn": 1.09 * 4 * 31**0.5}, "holds"),
+        ("sec6.reaches_bound.sim_ln", "sim_ln_sam", {"trace_ggn": 2.3}, "fails"),
+        ("table1.flatter", "bias_sam", {"trace_ggn": 90.0}, "fails"),
+        ("table1.bias", "bias_sam", {"train_loss": 0.5}, "fails"),
+        ("table1.bias", "bias_sam", {"train_loss": [1e-4, 0.02, 1e-4]}, "holds"),  # as fig4
+        ("table1.no_bias", "no_bias_sam", {"train_loss": [1e-4, 0.02, 1e-4]}, "fails"),
+        ("table1.sim_bn", "sim_bn_sam", {"train_loss": (1e-4, 1.0)}, "holds"),
+        ("table1.sim_bn", "sim_bn_sam", {"train_loss": (1.0, 1e-4)}, "fails"),
+        ("table1.sim_bn_second", "sim_bn_sam", {"train_loss": (1e-4, 1.0)}, "fails"),
+        ("table1.sim_bn_second", "sim_bn_sam", {"test_error": (0.0, 0.5)}, "fails"),
+    ],
+)
+def test_one_change_turns_its_verdict(claim, line, values, word):
+    final = {**AS_IN_THE_PAPER, line: AS_IN_THE_PAPER.get(line, {}) | values}
+    found = verdicts(LAB, "lab", made_up(LAB, **final))
+    assert found[f"wen2023.{claim}"].word == word
+
+
+def test_quick_and_small_sizes_assess_nothing():
+    quick = table1.PRESETS["quick"]
+    small = dataclasses.replace(LAB, width=100)
+    for settings, preset in ((quick, "quick"), (LAB, "quick"), (small, "lab")):
+        found = verdicts(settings, preset, made_up(settings, **AS_IN_THE_PAPER))
+        assert {v.word for v in found.values()} == {"not assessed"}
+        assert all(v.measured is not None and "preset lab" in v.reason for v in found.values())
+
+
+def test_one_seed_is_judged_by_its_value_without_an_interval():
+    settings = dataclasses.replace(LAB, seeds=1)
+    found = verdicts(settings, "lab", made_up(settings, **AS_IN_THE_PAPER))
+    for v in found.values():
+        assert (v.word, v.low, v.high) == ("holds", None, None)
+        assert v.reason.startswith("one seed: ")
+
+
+def test_runs_that_failed_are_missing_and_not_guessed():
+    runs = made_up(LAB, **AS_IN_THE_PAPER)
+    kept = {name: run for name, run in runs.items() if not name.startswith("sim_bn-sam")}
+    findings = table1.analyse(LAB, "lab", kept)
+    by_claim = {v.claim: v for v in findings.verdicts}
+    assert by_claim["wen2023.table1.sim_bn"].reason == "no run is there to judge by"
+    assert by_claim["wen2023.table1.no_bias"].holds is True
+    rows = [row for row in findings.tables["table1"] if row["seeds"] == 0]
+    assert [row["algorithm"] for row in rows] == ["1-SAM, first phase", "1-SAM"]
+    assert all(row["network"] == "Sim-BN" and row["trace"] is None for row in rows)
+
+
+def test_a_diverged_run_is_named():
+    runs = made_up(LAB)
+    name = "sim_bn-gd-seed1"
+    runs[name] = dataclasses.replace(runs[name], status="diverged", diverged_at=7)
+    assert table1.analyse(LAB, "lab", runs).notes == (
+        f"{name} diverged in epoch 7; it stands with its last finite state",
+    )
+
+
+# Intervals and curves
+
+
+@pytest.mark.parametrize("values", [[1.0, 2.0], [0.3, 0.1, 0.25, 0.2, 0.9], [5.0, 5.0, 5.0]])
+def test_an_interval_is_students_as_scipy_gives_it(values):
+    found, scale = Interval.of(values), stats.sem(values)
+    assert found.mean == pytest.approx(np.mean(values), rel=1e-15)
+    if scale == 0:
+        assert (found.low, found.high) == (5.0, 5.0)
+        return
+    low, high = stats.t.interval(0.95, len(values) - 1, loc=np.mean(values), scale=scale)
+    # Both compute mean ± t·s/√n in float64; a few roundings apart.
+    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-12)
+
+
+def test_an_interval_needs_two_values_and_stays_within_what_can_be():
+    assert Interval.of([]) is Interval.of([0.5]) is None
+    assert Interval.of([0.0, 0.01], 0.0, 1.0).low == 0.0
+    assert Interval.of([0.99, 1.0], 0.0, 1.0).high == 1.0
+
+
+@pytest.mark.parametrize("decisive, holds", [(True, True), (False, None)])
+def test_a_rule_is_asked_only_where_sizes_can_decide(decisive, holds):
+    found = judge("c", "s", "p", [1.0, 1.5], lambda i: (True, "reason"), decisive=decisive)
+    assert found.holds is holds
+    assert found.measured == 1.25  # exact in binary
+
+
+def test_curves_cover_what_all_seeds_share():
+    runs = list(made_up(LAB).values())[:2]
+    short = {name: column[:2] for name, column in runs[1].columns.items()}
+    pair = [runs[0], dataclasses.replace(runs[1], columns=short)]
+    (one,) = curves({"sam": pair, "gd": []}, {"sam": "1-SAM", "gd": "GD"}, "trace")
+    assert one.y.shape == (2, 2)
+    assert one.x.tolist() == runs[0].columns["epoch"][:2].tolist()

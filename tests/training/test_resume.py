@@ -1,0 +1,338 @@
+"""What a machine does to a run: kill -9, two of a kind, a full disk, a damaged file."""
+
+import contextlib
+import dataclasses
+import errno
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from conftest import SIZES, TINY, bits, command, environment, holder, wait_for
+from flatlab import cli, load_run
+from flatlab.experiments import running
+from flatlab.files import store
+from flatlab.files.store import RunStore
+from flatlab.training import session as training
+
+# Two phases, 1-SAM and then SGD, some seconds in all.
+LONG = [
+    "train",
+    *("--arch", "two_layer:width=200"),
+    *("--data", "xor:d=30,n=100,n_test=200"),
+    *("--dtype", "float32"),
+    *("--phase", "sam:lr=0.01,rho=0.05,batch_size=1,epochs=20000"),
+    *("--phase", "sgd:lr=0.005,batch_size=1,epochs=20000"),
+]
+# The same, for what needs less time.
+MIDDLE = [part.replace("epochs=20000", "epochs=8000") for part in LONG]
+SHORT = [part.replace("epochs=20000", "epochs=1500") for part in LONG]
+
+# A process that has done the imports and forks one `flatlab` after another, as starting Python
+# twenty times would take a minute. Each child is killed as a whole, wherever it is: making data,
+# training, writing a checkpoint, renaming it.
+KILLER = """
+import os, random, signal, sys, time
+from flatlab import cli, console, training
+from flatlab.store import RunStore
+
+def main(out, arguments):
+    sys.argv = ["flatlab", *arguments, "--out", out]
+    try:
+        cli.main()
+    except SystemExit as ended:
+        return ended.code
+
+def start(out):
+    pid = os.fork()
+    if pid == 0:
+        training.CHUNK_SECONDS, training.CHECKPOINT_SECONDS = 0.01, 0.02
+        os._exit(main(out, arguments))
+    return pid
+
+whole, killed, *arguments = sys.argv[1:]
+say = os.dup(1)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+main(whole + "-warm", [part.replace("epochs=20000", "epochs=2") for part in arguments])
+begun = time.monotonic()
+assert main(whole, arguments) == 0
+seconds = time.monotonic() - begun
+generator, kills, phases = random.Random(2023), 0, set()
+while True:
+    pid = start(killed)
+    # A ninth of the run at most, so that it outlives twenty kills and yet is hit to its end:
+    # a sitting also loses time to its start and to what it had not saved.
+    until = time.monotonic() + (generator.uniform(0, seconds / 9) if kills < 48 else 60)
+    ended = 0
+    while not ended and time.monotonic() < until:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.001)
+    if ended:
+        break
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    kills += 1
+    if os.path.exists(os.path.join(killed, "config.toml")):
+        checkpoint = RunStore.read(killed).load_checkpoint()
+        phases |= {checkpoint.meta["phase"]} if checkpoint else set()
+os.write(say, f"{kills} {os.waitstatus_to_exitcode(status)} {sorted(phases)}".encode())
+"""
+
+
+@pytest.fixture(scope="module")
+def short_bits(tmp_path_factory):
+    """What an uninterrupted run of `SHORT` comes to."""
+    path = tmp_path_factory.mktemp("whole") / "run"
+    subprocess.run(
+        command(*SHORT, "--out", path), check=True, capture_output=True, env=environment()
+    )
+    return bits(path)
+
+
+def test_a_run_killed_over_twenty_times_ends_in_the_same_bits(tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLER, whole, killed, *LONG],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment(),
+    )
+    assert ended.stderr == "" and ended.returncode == 0
+    kills, code, phases = ended.stdout.split(maxsplit=2)
+    assert int(kills) >= 20 and code == "0"
+    assert {0, 1} <= set(json.loads(phases))  # it was hit in both phases
+    assert bits(killed) == bits(whole)
+    assert bits(killed)[0] == "done"
+    assert sorted(entry.name for entry in killed.iterdir()) == [
+        "checkpoint.previous.safetensors",
+        "checkpoint.safetensors",
+        "config.toml",
+        "history.parquet",
+        "lock",
+        "result.json",
+    ]  # and nothing temporary is left
+
+
+def test_an_experiment_killed_twenty_times_ends_in_the_same_bits(tmp_path):
+    """A real `flatlab run`: its children die with it, and no saved work is lost or changed."""
+    # Two seconds of work or more for each of the children, a checkpoint every 20 ms.
+    longer = {"bias_epochs": 30000, "no_bias_epochs": 30000, "gd_epochs": 20000}
+    arguments = [*TINY, "--seeds", "1", "--json"]
+    arguments += [part for name, value in longer.items() for part in ("--set", f"{name}={value}")]
+    often = environment(FLATLAB_CHECKPOINT_SECONDS="0.02")
+    killed, generator, kills = tmp_path / "killed", random.Random(7), 0
+    while kills < 20:
+        process = subprocess.Popen(
+            command(*arguments, "--out", killed), env=often, stdout=subprocess.DEVNULL
+        )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            # From the midst of its imports to well into its work.
+            assert process.wait(generator.uniform(0.3, 3.0)) == 0, "it finished and did not fail"
+            break
+        process.kill()
+        process.wait()
+        kills += 1
+    assert kills == 20, "it finished before twenty kills: make it longer"
+    runs = killed / "runs"
+    children = [pid for path in runs.glob("*") if (pid := holder(path))]
+    wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in children))  # they follow
+    ended = subprocess.run(
+        command(*arguments, "--out", killed), env=often, capture_output=True, text=True, timeout=300
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    experiment = running.find("wen2023/table1")
+    sizes = {**SIZES, **longer}
+    settings = dataclasses.replace(experiment.presets["quick"], seeds=1, **sizes)
+    whole = running.run_experiment(experiment, "quick", settings, tmp_path / "whole", workers=2)
+    assert len(whole.paths) == 8
+    for path in whole.paths:
+        assert bits(runs / path.name) == bits(path)
+
+
+def test_of_two_processes_on_one_run_the_second_says_who_works_there(start, main, tmp_path):
+    path = tmp_path / "run"
+    endless = [part.replace("epochs=20000", "epochs=20000000") for part in LONG]
+    first = start(*endless, "--out", path)
+    wait_for(lambda: holder(path) == first.pid, first)
+    for more in ([], ["--fresh"]):  # nor does --fresh take it away
+        assert main(*endless, "--out", path, *more) == (
+            2,
+            "",
+            f"flatlab: another process (pid {first.pid}) is working on {path}: "
+            "wait for it or choose another directory\n",
+        )
+    first.send_signal(signal.SIGINT)
+    assert first.wait(60) == 130
+
+
+# A full disk
+
+
+def test_a_write_that_fails_for_lack_of_space_can_be_continued(
+    main, monkeypatch, short_bits, tmp_path
+):
+    path, sync, room = tmp_path / "run", os.fsync, [12]  # syncs before the disk is full
+
+    def full(descriptor):
+        room[0] -= 1
+        if room[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "CHUNK_SECONDS", 0.01)
+        patch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+        patch.setattr(store.os, "fsync", full)
+        code, stdout, stderr = main(*SHORT, "--out", path)
+    assert (code, stdout) == (2, "")
+    assert re.fullmatch(
+        rf"flatlab: no space left to write {path}/checkpoint\.safetensors: free some space and "
+        r"run the same command again; what was saved before is intact\n",
+        stderr,
+    )
+    assert 0 < load_run(path).columns["epoch"][-1] < 3000  # something was saved, not all
+    assert main(*SHORT, "--out", path)[0] == 0
+    assert bits(path) == short_bits
+
+
+@pytest.fixture
+def tiny_disk(tmp_path):
+    """A file system of 200 KiB: room for the two checkpoints of a run and a third on its way."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", disk], capture_output=True
+    )
+    if made.returncode:
+        pytest.skip("mounting is not permitted")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+SLOW_DISK = "from flatlab import cli, training; training.CHECKPOINT_SECONDS = 0.05; cli.main()"
+
+
+def test_a_disk_that_fills_up_stops_the_run_and_space_continues_it(tiny_disk, main, tmp_path):
+    path, filler = tiny_disk / "run", tiny_disk / "filler"
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW_DISK, *MIDDLE, "--out", path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    try:
+        wait_for((path / "checkpoint.previous.safetensors").exists, process)
+        with open(filler, "wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+            while True:
+                file.write(bytes(4096))
+        stdout, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, stdout) == (2, "")
+    assert re.fullmatch(r"flatlab: no space left to write [^\n]*: free some space [^\n]*\n", stderr)
+    filler.unlink()
+    assert main(*MIDDLE, "--out", path)[0] == 0
+    assert main(*MIDDLE, "--out", tmp_path / "whole")[0] == 0
+    assert bits(path) == bits(tmp_path / "whole")
+
+
+# Damage
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+@pytest.fixture(scope="module")
+def half_done(tmp_path_factory):
+    """A run of `SHORT` that was interrupted and has two checkpoints."""
+    path = tmp_path_factory.mktemp("half") / "run"
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(training, "CHUNK_SECONDS", 0.01)
+        patch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+        patch.setattr(sys, "argv", ["flatlab", *SHORT, "--out", str(path)])
+        save, count = RunStore.save_checkpoint, [0]
+
+        def counted(self, *args):
+            save(self, *args)
+            count[0] += 1
+            if count[0] == 5:
+                os.kill(os.getpid(), signal.SIGTERM)  # which a run takes as an interrupt
+
+        patch.setattr(RunStore, "save_checkpoint", counted)
+        cli.main()
+    assert load_run(path).status == "interrupted"
+    return path
+
+
+@pytest.mark.parametrize("damage", [truncate, flip, empty])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
+    half_done, short_bits, main, tmp_path, damage
+):
+    path = tmp_path / "run"
+    shutil.copytree(half_done, path)
+    damage(path / "checkpoint.safetensors")
+    code, stdout, stderr = main(*SHORT, "--out", path, "--json")
+    assert (code, stderr) == (0, "")
+    (note,) = json.loads(stdout)["notes"]
+    assert re.fullmatch(
+        rf"{path}/checkpoint\.safetensors is damaged \(.+\): "
+        r"continuing from checkpoint\.previous\.safetensors",
+        note,
+    )
+    assert bits(path) == short_bits
+
+
+def test_two_damaged_checkpoints_say_so_and_fresh_starts_again(
+    half_done, short_bits, main, tmp_path
+):
+    path = tmp_path / "run"
+    shutil.copytree(half_done, path)
+    truncate(path / "checkpoint.safetensors")
+    flip(path / "checkpoint.previous.safetensors")
+    code, stdout, stderr = main(*SHORT, "--out", path)
+    assert (code, stdout) == (2, "")
+    assert stderr.count("is damaged") == 2
+    assert stderr.endswith(": start again with --fresh, or without this run's folder\n")
+    assert main(*SHORT, "--out", path, "--fresh")[0] == 0
+    assert bits(path) == short_bits
+
+
+def test_a_finished_run_whose_end_is_damaged_is_finished_again(
+    half_done, short_bits, main, tmp_path
+):
+    path = tmp_path / "run"
+    shutil.copytree(half_done, path)
+    assert main(*SHORT, "--out", path)[0] == 0
+    flip(path / "checkpoint.safetensors")
+    code, stdout, stderr = main(*SHORT, "--out", path, "--json")
+    assert (code, stderr) == (0, "")
+    assert "is damaged" in " ".join(json.loads(stdout)["notes"])
+    assert bits(path) == short_bits
+
+
+def test_a_resumed_history_has_its_columns_in_the_order_of_a_new_one(half_done, tmp_path):
+    names = ["epoch", "train_loss", "trace", "trace_ggn", "test_loss", "test_error"]
+    names += ["memorisation", "features"]  # xor knows its relevant coordinates
+    run = load_run(half_done)
+    assert list(run.columns) == list(run.history) == names
+    assert np.all(np.diff(run.columns["epoch"]) > 0)

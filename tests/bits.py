@@ -10,16 +10,13 @@ stretch and once stopped in the middle and resumed; the two must be equal.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import sys
 import tempfile
 from pathlib import Path
-
-os.environ["FLATLAB_CHECKPOINT_SECONDS"] = "0"
-
-import contextlib
 
 import flatlab as fl
 
@@ -136,6 +133,7 @@ def rows():
 
 def main():
     """Record or compare."""
+    os.environ["FLATLAB_CHECKPOINT_SECONDS"] = "0"
     verb, path = sys.argv[1], Path(sys.argv[2])
     found = rows()
     if verb == "record":

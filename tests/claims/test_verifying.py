@@ -17,7 +17,7 @@ from flatlab.claims.verifying import check, select, verify
 from flatlab.cli import console
 from flatlab.errors import UserError
 from flatlab.report import errata_page
-from test_cli import Terminal
+from terminal import Terminal
 
 REGISTRY = claims()
 CHECKED = [id for id, claim in REGISTRY.items() if claim.check is not None]

@@ -3,10 +3,8 @@
 import dataclasses
 import json
 import os
-import pty
 import re
 import resource
-import select
 import signal
 import subprocess
 import sys
@@ -25,6 +23,7 @@ from flatlab.files.store import RunStore
 from flatlab.training.config import RunConfig
 from flatlab.training.schedule import Phase
 from flatlab.training.session import run_config
+from terminal import Terminal
 
 PNG = b"\x89PNG\r\n\x1a\n"
 HEAVY = {"torch", "numba", "pandas", "matplotlib", "pydantic", "scipy", "numpy", "pyarrow"}
@@ -345,37 +344,6 @@ def test_fresh_runs_again_to_the_same_result(main, made_up, tmp_path):
 
 
 # Terminals and pipes
-
-
-class Terminal:
-    """A process on a pseudo-terminal of 140 columns; `seen` is what it wrote, without colours."""
-
-    def __init__(self, *args, cwd):
-        self.seen = ""
-        self.pid, self.descriptor = pty.fork()
-        if self.pid == 0:
-            os.chdir(cwd)
-            environ = environment(TERM="xterm", COLUMNS="140")
-            os.execve(sys.executable, command(*args), environ)
-
-    def read(self, until=None, seconds=90):
-        """Read to the end, or until a pattern is seen."""
-        deadline = time.monotonic() + seconds
-        while not (until and re.search(until, self.seen, re.DOTALL)):
-            assert time.monotonic() < deadline, f"no {until!r} in {self.seen[-2000:]!r}"
-            if select.select([self.descriptor], [], [], 0.1)[0]:
-                try:
-                    part = os.read(self.descriptor, 65536).decode(errors="replace")
-                except OSError:  # the other end is closed
-                    return
-                self.seen += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", part)
-
-    def end(self):
-        """Read what is left and return the exit code."""
-        self.read()
-        _, status = os.waitpid(self.pid, 0)
-        os.close(self.descriptor)
-        return os.waitstatus_to_exitcode(status)
 
 
 LINE = r"{name} [^\n]*\d+%[^\n]*\d+:\d\d left[^\n]* loss \S+ +trace \S+ +test error \S+"

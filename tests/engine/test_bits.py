@@ -86,7 +86,7 @@ from flatlab.engine.two_layer_single import kernel
 from flatlab.engine.scalar import ACTIVATIONS, ASCENTS, LOSSES, NORMS
 from flatlab.losses import Loss
 from flatlab.models import TwoLayer
-from flatlab.schedule import Phase
+from flatlab.training.schedule import Phase
 
 total, hits = hashlib.sha256(), 0
 for arch in (TwoLayer(width=37, activation=name) for name in ("relu", "softplus", "tanh")):

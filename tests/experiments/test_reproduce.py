@@ -121,7 +121,7 @@ def test_the_page_has_every_verdict_and_links_to_files_that_are_there(quick, pag
     document = json.loads((folder_of(quick, "wen2023") / "verdicts.json").read_text())
     assert all(f"| `{row['claim']}` |" in text for row in document["verdicts"])
     folder = folder_of(quick, "wen2023")
-    assert f"python -m flatlab.results_page {folder} {page / 'made.md'} {folder}\n" in text
+    assert f"python -m flatlab.report.results_page {folder} {page / 'made.md'} {folder}\n" in text
     # Each verdict stands beside the picture of its figure, and the tables of Figure 2b below it.
     for part in document["experiments"]:
         section = text.partition(f"### {part['figure']}: ")[2].partition("\n### ")[0]

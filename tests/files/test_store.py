@@ -153,7 +153,7 @@ def test_a_creation_that_was_killed_can_be_repeated(tmp_path):
 
 def test_two_processes_cannot_work_on_one_run(run):
     code = f"""
-        from flatlab.store import RunStore
+        from flatlab.files.store import RunStore
         with RunStore.read({str(run.path)!r}).lock():
             print("held", flush=True)
             input()
@@ -300,7 +300,7 @@ def test_stopping_at_any_system_call_leaves_a_valid_checkpoint(run, monkeypatch,
 def test_kill_9_never_loses_a_confirmed_checkpoint(run):
     code = f"""
         import numpy as np
-        from flatlab.store import RunStore
+        from flatlab.files.store import RunStore
         run = RunStore.read({str(run.path)!r})
         with run.lock():
             found = run.load_checkpoint()
@@ -514,7 +514,8 @@ def test_run_directories(tmp_path):
 
 
 def test_importing_the_store_stays_light():
-    code = "import sys, flatlab.store; print([m for m in ('pyarrow', 'numpy') if m in sys.modules])"
+    heavy = "[m for m in ('pyarrow', 'numpy') if m in sys.modules]"
+    code = f"import sys, flatlab.files.store; print({heavy})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
     assert store.FORMAT == 1

@@ -62,7 +62,7 @@ def script(tmp_path):
         code = f"""
             import json, signal, sys
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            from flatlab import executor
+            from flatlab.jobs import executor
             executor.INTERRUPT_GRACE = {grace or 10.0}
             jobs = [executor.Job(*fields) for fields in json.loads(sys.argv[1])]
             outcomes = executor.run_jobs(jobs, workers={workers})
@@ -311,7 +311,7 @@ def test_an_unguarded_script_and_a_broken_preload_do_not_matter(tmp_path):
     (tmp_path / "broken_preload.py").write_text("raise RuntimeError('broken')")
     path = tmp_path / "unguarded.py"
     path.write_text(
-        "from flatlab import executor\n"
+        "from flatlab.jobs import executor\n"
         "executor.PRELOAD = ('broken_preload', 'no_such_module')\n"
         "jobs = [executor.Job('a', 'jobs_for_tests:square', {'x': x}) for x in range(3)]\n"
         "print([outcome.result['square'] for outcome in executor.run_jobs(jobs, workers=2)])\n"

@@ -40,8 +40,10 @@ SHORT = [part.replace("epochs=20000", "epochs=1500") for part in LONG]
 # training, writing a checkpoint, renaming it.
 KILLER = """
 import os, random, signal, sys, time
-from flatlab import cli, console, training
-from flatlab.store import RunStore
+from flatlab import cli
+from flatlab.cli import console
+from flatlab.training import session as training
+from flatlab.files.store import RunStore
 
 def main(out, arguments):
     sys.argv = ["flatlab", *arguments, "--out", out]
@@ -217,7 +219,12 @@ def tiny_disk(tmp_path):
     subprocess.run(["umount", disk], check=True)
 
 
-SLOW_DISK = "from flatlab import cli, training; training.CHECKPOINT_SECONDS = 0.05; cli.main()"
+SLOW_DISK = """
+from flatlab import cli
+from flatlab.training import session
+session.CHECKPOINT_SECONDS = 0.05
+cli.main()
+"""
 
 
 def test_a_disk_that_fills_up_stops_the_run_and_space_continues_it(tiny_disk, main, tmp_path):

@@ -11,5 +11,6 @@ import pyarrow.parquet  # noqa: F401
 import safetensors.numpy  # noqa: F401
 
 from ..engine.tables import fill_tables
+from ..training import session as session
 
 fill_tables()

@@ -3,8 +3,8 @@
 No BatchNorm; weights are initial ones from a seed, not trained, so that a run needs nothing but
 this file: He's, whose signal keeps its size through the layers, and PyTorch's default ones, whose
 signal fades. How long a measure takes, and even more a rival's, depends on them: both are shown.
-The images are CIFAR-10's if the variable FLATLAB_DATA is set (`flatlab.data.images`), and seeded
-noise of the same mean and deviation otherwise.
+The images are CIFAR-10's, equally many of each class, if the variable FLATLAB_DATA is set
+(`flatlab.data.images`), and seeded noise of the same mean and deviation otherwise.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def network(
 
 
 def images(n: int, seed: int = SEED) -> tuple[Tensor, Tensor, str]:
-    """Return n images with mean 0 and deviation 1, their labels, and what they are in words."""
+    """Return n ≥ 10 images with mean 0 and deviation 1, their labels, and the images' name."""
     if os.environ.get("FLATLAB_DATA"):
-        pixels, labels = (torch.from_numpy(part) for part in cifar("cifar10", n))
-        return (pixels - pixels.mean()) / pixels.std(), labels, "CIFAR-10"
+        data = cifar("cifar10", n, n_test=0)
+        return torch.tensor(data.x_train), torch.tensor(data.y_train), "CIFAR-10"
     draw = torch.Generator().manual_seed(seed)
     noise = torch.randn(n, 3, 32, 32, generator=draw)
     return noise, torch.randint(CLASSES, (n,), generator=draw), "noise images"

@@ -3,7 +3,7 @@
     flatlab measure examples/cnn.py:make
     flatlab measure examples/cnn.py:make --measures all --budget 20
 
-It reads the first 3,000 training images from the folder FLATLAB_DATA names.
+It reads 3,000 training images, 300 of each class, from the folder that FLATLAB_DATA names.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import flatlab as fl
 
 def make():
     """Return (model, loss, data): 1,000 images, and a network that SAM has trained on 3,000."""
-    images, labels = fl.data.images("fashion_mnist", n=3000)
-    x, y = torch.tensor(images), torch.tensor(labels)
+    data = fl.data.images("fashion_mnist", n=3000, n_test=0)
+    x, y = torch.tensor(data.x_train), torch.tensor(data.y_train)
     generator = torch.Generator().manual_seed(0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -330,9 +330,20 @@ NPZS = {
     "inf": (arrays(y_train=np.full(20, np.inf)), r"y_train\[0\] is inf"),
     "one label too many": (arrays(y_train=np.ones(21)), r"y_train must have shape \(20,\)"),
     "labels as a column": (arrays(y_train=np.ones((20, 1))), r"y_train must have shape \(20,\)"),
-    "flat inputs": (arrays(x_train=np.ones(20)), r"x_train must be 2-D"),
-    "images": (arrays(x_train=np.ones((20, 3, 3))), r"x_train must be 2-D"),
-    "other columns in the test": (arrays(x_test=np.ones((5, 4))), r"x_test must be 2-D with the 3"),
+    "flat inputs": (arrays(x_train=np.ones(20)), r"x_train must have shape \(n, d\)"),
+    "images of another shape": (
+        arrays(x_train=np.ones((20, 1, 3, 3)), x_test=np.ones((5, 1, 4, 4))),
+        r"x_test must have shape \(n_test, 1, 3, 3\) like x_train, got shape \(5, 1, 4, 4\)",
+    ),
+    "other columns in the test": (
+        arrays(x_test=np.ones((5, 4))),
+        r"x_test must have shape \(n_test, 3\)",
+    ),
+    "a class too many": (
+        arrays(y_train=np.arange(20), classes=19),
+        r"y_train\[19\] is 19: with classes=19 every label must be a whole number from 0 to 18",
+    ),
+    "classes in words": (arrays(classes="ten"), r"classes must be a whole number, got 'ten'"),
     "no rows": (
         arrays(x_train=np.ones((0, 3)), y_train=np.ones(0)),
         r"x_train must hold at least one",

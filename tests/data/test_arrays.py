@@ -5,11 +5,14 @@ import zipfile
 import numpy as np
 import pytest
 
-from flatlab.data import from_arrays, load, make, xor
+import flatlab as fl
+from flatlab.data import from_arrays, identity, load, make, xor
 from flatlab.errors import UserError
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
 NEEDS = "an .npz with x_train, y_train, x_test, y_test is needed"
+
+POINTS_OR_IMAGES = "x_train must have shape (n, d), or (n, channels, height, width) for images"
 
 
 def arrays(**changes):
@@ -56,16 +59,91 @@ def test_the_digest_is_of_the_content():
         assert digest != from_arrays(**changed).spec["sha256"], key
 
 
+def test_runs_on_points_keep_their_names():
+    """These digests were made before a data set could be anything but float64 points."""
+    x, y = np.arange(6.0).reshape(3, 2), [1, -1, 1]
+    for given, digest in (
+        ((x, y), "6e6250b0cc99a62f2b1377b6b7994f9afe6fae77fd4bfb34f1c704aafcd54186"),
+        (
+            (x.astype(np.float32), y, np.ones((1, 2)), [2]),
+            "a132f86afea96a42a1e47379e0d4568a1c16b4ef3c2fa716c41aee7e9764ba35",
+        ),
+    ):
+        assert from_arrays(*given).spec["sha256"] == digest
+
+
+def photos(dtype, **changes):
+    x = np.arange(6 * 12).reshape(6, 3, 2, 2).astype(dtype)
+    made = {"x_train": x, "y_train": [0, 1, 2] * 2, "x_test": x[:4], "y_test": [0, 1, 2, 0]}
+    return {**made, **changes}
+
+
+def test_the_digest_knows_types_classes_and_shapes():
+    flat = {key: photos("uint8")[key].reshape(-1, 12) for key in ("x_train", "x_test")}
+    sets = [
+        *(photos(dtype) for dtype in ("uint8", "float32", "float64")),
+        *(photos("uint8", classes=classes) for classes in (3, 4)),
+        photos("uint8", **flat),
+    ]
+    assert len({from_arrays(**given).spec["sha256"] for given in sets}) == len(sets)
+    swapped = photos(">f4")
+    assert from_arrays(**swapped).spec["sha256"] == from_arrays(**photos("f4")).spec["sha256"]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
+@pytest.mark.parametrize("classes", [None, 3])
+def test_images_with_and_without_classes_survive_a_file(tmp_path, dtype, classes):
+    given = photos(dtype) if classes is None else photos(dtype, classes=classes)
+    np.savez(tmp_path / "photos.npz", **given)
+    data = make({"name": "file", "path": str(tmp_path / "photos.npz")})
+    assert (data.x_train.dtype, data.shape, data.classes) == (dtype, (3, 2, 2), classes)
+    assert data.y_train.dtype == (np.float64 if classes is None else np.int64)
+    assert make(data.spec).spec == data.spec
+    own = fl.data.arrays(**given)
+    assert own.spec["sha256"] == data.spec["sha256"]
+    assert all(np.array_equal(getattr(data, key), getattr(own, key)) for key in KEYS)
+
+
+def test_without_test_images_the_test_set_is_empty_and_of_the_same_type():
+    given = photos("uint8", classes=3, x_test=None, y_test=None)
+    data = fl.data.arrays(**given)
+    assert data.x_test.shape == (0, 3, 2, 2) and data.x_test.dtype == np.uint8
+    assert data.y_test.shape == (0,) and data.y_test.dtype == np.int64
+    several = fl.data.arrays(np.ones((3, 2)), np.ones((3, 4)))
+    assert several.y_test.shape == (0, 4)
+
+
+def test_a_file_is_the_same_wherever_it_is(file, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    moved = file.rename(tmp_path / "elsewhere" / "mine.npz")
+    there = load(moved).spec
+    moved.rename(file)
+    here = load(file).spec
+    assert here != there and identity(here) == identity(there)
+    assert identity(here) == {"name": "file", "sha256": here["sha256"]}
+
+
+def test_without_a_digest_the_path_is_all_that_is_known():
+    for spec in ({"name": "file", "path": "a.npz"}, {"name": "xor", "d": 3}):
+        assert identity(spec) == spec and identity(spec) is not spec
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"x_test": None}, "give both x_test and y_test or neither, got only y_test"),
         ({"y_test": None}, "give both x_test and y_test or neither, got only x_test"),
-        ({"x_train": [1.0, 2.0]}, "x_train must be 2-D (n, d), got shape (2,)"),
+        ({"x_train": [1.0, 2.0]}, f"{POINTS_OR_IMAGES}, got shape (2,)"),
         (
             {"x_train": [1.0], "x_test": None, "y_test": None},
-            "x_train must be 2-D (n, d), got shape (1,)",
+            f"{POINTS_OR_IMAGES}, got shape (1,)",
         ),
+        ({"x_train": [{}] * 6}, "x_train must hold real numbers, got dtype object"),
+        (
+            {"x_train": [{}] * 6, "x_test": None, "y_test": None},
+            "x_train must hold real numbers, got dtype object",
+        ),
+        ({"classes": "3"}, "classes must be a whole number, got '3'"),
         ({"y_train": ["a"] * 6}, "y_train must hold real numbers, got dtype <U1"),
         ({"y_train": [np.nan] * 6}, "y_train[0] is nan: every value must be finite"),
         ({"name": 3}, "name must be a string, got 3"),
@@ -166,6 +244,13 @@ BAD_FILES = [
     ),
     (save(x_train=np.ones((6, 3)) * 1j), "x_train must hold real numbers, got dtype complex128"),
     (save(y_train=np.array(["a"] * 6)), "y_train must hold real numbers, got dtype <U1"),
+    (save(classes=[3, 3]), "classes must be a whole number, got [3, 3]"),
+    (save(classes=2.5), "classes must be a whole number, got 2.5"),
+    (
+        save(classes=3),
+        "y_train[0] is 0.4116305363741328: with classes=3 "
+        "every label must be a whole number from 0 to 2",
+    ),
     (write_bytes_members, "x_train must hold real numbers, got dtype |S5"),
     (
         save(x_train=np.full((6, 3), np.inf)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,12 +34,19 @@ def angle(x):
 
 @dataclass(frozen=True)
 class Case:
-    """A spec, what its labels are, and the norm every input has (None when it varies)."""
+    """A spec, what its labels are, and the norm every input has (None when it varies).
+
+    A set that is not drawn has no seed: it is read from the folder that FLATLAB_DATA names.
+    """
 
     spec: dict
     target: Callable | None
     norm: float | None
     relevant: tuple[int, ...] = (0, 1)
+    drawn: bool = True
+
+    def make(self, seed=0, **options) -> Dataset:
+        return make({**self.spec, **({"seed": seed} if self.drawn else {}), **options})
 
 
 CASES = {
@@ -71,12 +79,26 @@ CASES = {
     "mixture-2": Case(
         {"name": "gaussian_mixture", "d": 5, "n": 80, "clusters": 2}, None, None, (0,)
     ),
+    "cifar10": Case({"name": "cifar10", "n": 23}, None, None, (), drawn=False),
+    "cifar10-16": Case({"name": "cifar10", "n": 20, "size": 16}, None, None, (), drawn=False),
+    "fashion_mnist": Case({"name": "fashion_mnist", "n": 30}, None, None, (), drawn=False),
 }
+DRAWN = [name for name, case in CASES.items() if case.drawn]
 
 
-@pytest.fixture(params=CASES.values(), ids=CASES.keys())
+@pytest.fixture(params=DRAWN)
 def case(request):
-    return request.param
+    """Give every case whose data are drawn from a seed."""
+    return CASES[request.param]
+
+
+@pytest.fixture(params=CASES)
+def entry(request):
+    """Give every case."""
+    found = CASES[request.param]
+    if not found.drawn and not os.environ.get("FLATLAB_DATA"):
+        pytest.skip("FLATLAB_DATA is not set: no folder to read images from")
+    return found
 
 
 def same(a: Dataset, b: Dataset) -> bool:
@@ -98,18 +120,23 @@ def test_shapes_and_metadata(case):
     assert make(case.spec).x_test.shape == (10_000, data.d)
 
 
-def test_arrays_are_float64_contiguous_and_read_only(case):
-    data = make({**case.spec, "n_test": 5})
+def test_arrays_are_contiguous_and_read_only(entry):
+    data = entry.make(n_test=5)
     for key in ARRAYS:
         array = getattr(data, key)
-        assert array.dtype == np.float64 and array.flags.c_contiguous
+        integer, image = data.classes and key.startswith("y"), len(data.shape) > 1
+        expected = np.int64 if integer else np.float32 if image else np.float64
+        assert array.dtype == expected and array.flags.c_contiguous
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
 
 
-def test_deterministic_in_the_seed_and_different_across_seeds(case):
-    first, again, other = (make({**case.spec, "seed": seed}) for seed in (7, 7, 8))
-    assert same(first, again)
+def test_the_same_spec_gives_the_same_bits(entry):
+    assert same(entry.make(seed=7), entry.make(seed=7))
+
+
+def test_different_across_seeds(case):
+    first, other = (case.make(seed=seed) for seed in (7, 8))
     assert not np.array_equal(first.x_train, other.x_train)
     assert not np.array_equal(first.x_test, other.x_test)
 
@@ -139,8 +166,8 @@ def test_every_stream_is_named_after_its_data_set(case, monkeypatch):
     assert used == {(4, f"data/{name}/train"), (4, f"data/{name}/test")}
 
 
-def test_spec_makes_the_same_data_set_again_through_json_and_toml(case):
-    data = make({**case.spec, "seed": 5, "n_test": 50})
+def test_spec_makes_the_same_data_set_again_through_json_and_toml(entry):
+    data = entry.make(seed=5, n_test=50)
     assert None not in data.spec.values()
     for spec in (
         data.spec,
@@ -152,12 +179,12 @@ def test_spec_makes_the_same_data_set_again_through_json_and_toml(case):
         assert (again.name, again.seed, again.relevant) == (data.name, data.seed, data.relevant)
 
 
-def test_spec_holds_plain_values_when_numpy_integers_are_given(case):
+def test_spec_holds_plain_values_when_numpy_integers_are_given(entry):
     spec = {key: np.int64(v) if isinstance(v, int) and not isinstance(v, bool) else v
-            for key, v in case.spec.items()}  # fmt: skip
+            for key, v in entry.spec.items()}  # fmt: skip
     data = make({**spec, "n_test": np.int8(100)})
     assert {type(value) for value in data.spec.values()} <= {int, float, bool, str}
-    assert same(data, make({**case.spec, "n_test": 100}))
+    assert same(data, entry.make(n_test=100))
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.target])
@@ -177,13 +204,15 @@ def test_norms_are_as_promised(name):
         np.testing.assert_allclose(np.linalg.norm(x, axis=1), case.norm, rtol=1e-14)
 
 
-def test_an_empty_test_set_is_allowed(case):
-    data = make({**case.spec, "n_test": 0})
-    assert data.x_test.shape == (0, data.d) and data.y_test.shape == (0,)
+def test_an_empty_test_set_is_allowed(entry):
+    data = entry.make(n_test=0)
+    assert data.x_test.shape == (0, *data.shape) and data.y_test.shape == (0,)
 
 
 XOR_ARGUMENTS = "d, distinct, exact_test, n, n_test, seed"
-NAMES = "ball, circle, complete, file, gaussian_mixture, parity, sphere, xor"
+NAMES = (
+    "ball, cifar10, circle, complete, fashion_mnist, file, gaussian_mixture, parity, sphere, xor"
+)
 
 MISTAKES = [
     (3, "a data set must be a table of fields, got 3"),
@@ -284,6 +313,19 @@ MISTAKES = [
     (
         {"name": "gaussian_mixture", "d": 2, "n": 3, "separation": True},
         "separation must be a number, got True",
+    ),
+    ({"name": "cifar10", "n": 9}, "n must be >= 10, got 9"),
+    ({"name": "cifar10", "n": 1e3}, "n must be a whole number, got 1000.0"),
+    ({"name": "cifar10", "n_test": -1}, "n_test must be >= 0, got -1"),
+    ({"name": "cifar10", "size": 12}, "size must be one of 32, 16, 8, got 12"),
+    ({"name": "fashion_mnist", "size": 16}, "size must be one of 28, 14, 7, got 16"),
+    (
+        {"name": "cifar10", "sha256": 3},
+        "sha256 must be a string of hexadecimal digits, got 3",
+    ),
+    (
+        {"name": "cifar10", "directory": "images"},
+        "cifar10 has no argument 'directory': allowed: n, n_test, sha256, size",
     ),
     ({"name": "file", "path": 3}, "path must be a file name, got 3"),
     (

@@ -32,6 +32,58 @@ def test_arrays_are_copies():
     assert data.x_train[0, 0] == 1
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", ">f4"])
+def test_images_keep_their_type(dtype):
+    x = np.asfortranarray(np.arange(60).reshape(5, 3, 2, 2), dtype)
+    data = Dataset(**{**GOOD, "x_train": x, "x_test": x[:4]})
+    assert data.x_train.dtype == data.x_test.dtype == np.dtype(dtype).newbyteorder("=")
+    assert data.x_train.flags.c_contiguous and not data.x_train.flags.writeable
+    np.testing.assert_array_equal(data.x_train, x)
+    assert (data.n, data.shape, data.d, data.outputs) == (5, (3, 2, 2), 12, 1)
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "both"),
+    [
+        ("uint8", "float32", "float32"),
+        ("float32", "float64", "float64"),
+        ("int16", "uint8", "float64"),
+        ("bool", "bool", "float64"),
+    ],
+)
+def test_both_parts_get_the_type_that_holds_both(train, test, both):
+    shape = (4, 2, 2, 2)
+    data = Dataset(
+        np.ones(shape, train), np.ones(4), np.ones(shape, test), np.ones(4), "ones", 0, {}
+    )
+    assert data.x_train.dtype == data.x_test.dtype == both
+
+
+def test_points_are_float64_and_so_are_their_squares():
+    x = np.full((5, 3), 200, np.uint8)
+    data = Dataset(**{**GOOD, "x_train": x, "x_test": x[:4].astype(np.float32)})
+    assert data.x_train.dtype == data.x_test.dtype == np.float64
+    assert (data.x_train**2).max() == 40_000
+
+
+@pytest.mark.parametrize("given", [[0, 2, 1, 2, 0], [0.0, 2.0, 1.0, 2.0, 0.0]])
+def test_classes_are_integers(given):
+    data = Dataset(**{**GOOD, "y_train": given, "classes": np.int8(3)})
+    assert data.y_train.dtype == data.y_test.dtype == np.int64
+    assert data.y_train.tolist() == given
+    assert data.outputs == data.classes == 3 and type(data.classes) is int
+
+
+def test_several_targets_for_each_example():
+    data = Dataset(**{**GOOD, "y_train": np.ones((5, 4), int), "y_test": np.ones((4, 4))})
+    assert data.outputs == 4 and data.y_train.dtype == np.float64
+
+
+def test_a_part_of_a_data_set_is_not_copied_again():
+    data = Dataset(**GOOD)
+    assert dataclasses.replace(data, name="other").x_train is data.x_train
+
+
 def test_other_dtypes_and_orders_become_contiguous_float64():
     x = np.asfortranarray(np.arange(15, dtype=np.int32).reshape(5, 3))
     data = Dataset(**{**GOOD, "x_train": x, "y_train": [True, False, True, False, True]})
@@ -61,7 +113,15 @@ def holding(value, shape, index):
 
 
 MISTAKES = [
-    ({"x_train": np.ones(5)}, "x_train must be 2-D (n, d), got shape (5,)"),
+    (
+        {"x_train": np.ones(5)},
+        "x_train must have shape (n, d), or (n, channels, height, width) for images, "
+        "got shape (5,)",
+    ),
+    (
+        {"x_train": 1.0},
+        "x_train must have shape (n, d), or (n, channels, height, width) for images, got shape ()",
+    ),
     (
         {"x_train": np.ones((0, 3)), "y_train": []},
         "x_train must hold at least one example and one coordinate, got shape (0, 3)",
@@ -72,19 +132,64 @@ MISTAKES = [
     ),
     (
         {"y_train": np.ones(4)},
-        "y_train must have shape (5,), one label for each row of x_train, got shape (4,)",
+        "y_train must have shape (5,) or (5, k) with k >= 2, one label for each row of x_train, "
+        "got shape (4,)",
     ),
     (
         {"y_train": np.ones((5, 1))},
-        "y_train must have shape (5,), one label for each row of x_train, got shape (5, 1)",
+        "y_train must have shape (5,) or (5, k) with k >= 2, one label for each row of x_train, "
+        "got shape (5, 1)",
+    ),
+    (
+        {"y_train": 1.0},
+        "y_train must have shape (5,) or (5, k) with k >= 2, one label for each row of x_train, "
+        "got shape ()",
+    ),
+    (
+        {"y_train": np.ones((5, 2))},
+        "y_test must have shape (4, 2), one label for each row of x_test, got shape (4,)",
+    ),
+    (
+        {"y_train": np.ones((5, 2)), "classes": 3},
+        "y_train must have shape (5,), one label for each row of x_train, got shape (5, 2)",
+    ),
+    ({"classes": 1}, "classes must be >= 2, got 1"),
+    ({"classes": 2.0}, "classes must be a whole number, got 2.0"),
+    (
+        {"y_train": [0, 1, 2, 3, 1], "classes": 3},
+        "y_train[3] is 3: with classes=3 every label must be a whole number from 0 to 2",
+    ),
+    (
+        {"y_test": [0, -1, 2, 1], "classes": 3},
+        "y_test[1] is -1: with classes=3 every label must be a whole number from 0 to 2",
+    ),
+    (
+        {"y_train": holding(0.5, 5, 2), "classes": 3},
+        "y_train[2] is 0.5: with classes=3 every label must be a whole number from 0 to 2",
+    ),
+    (
+        {"y_train": holding(np.nan, 5, 2), "classes": 3},
+        "y_train[2] is nan: every value must be finite",
     ),
     (
         {"x_test": np.ones((4, 2))},
-        "x_test must be 2-D with the 3 columns of x_train, got shape (4, 2)",
+        "x_test must have shape (n_test, 3) like x_train, got shape (4, 2)",
     ),
     (
         {"x_test": np.ones(3)},
-        "x_test must be 2-D with the 3 columns of x_train, got shape (3,)",
+        "x_test must have shape (n_test, 3) like x_train, got shape (3,)",
+    ),
+    ({"x_test": 1.0}, "x_test must have shape (n_test, 3) like x_train, got shape ()"),
+    (
+        {"x_train": np.ones((5, 3, 8, 8), np.uint8), "x_test": np.ones((4, 3, 8, 9), np.uint8)},
+        "x_test must have shape (n_test, 3, 8, 8) like x_train, got shape (4, 3, 8, 9)",
+    ),
+    (
+        {
+            "x_train": holding(np.nan, (5, 1, 2, 2), (4, 0, 1, 0)).astype(np.float32),
+            "x_test": np.ones((4, 1, 2, 2)),
+        },
+        "x_train[4, 0, 1, 0] is nan: every value must be finite",
     ),
     (
         {"y_test": np.ones(5)},

@@ -1,10 +1,12 @@
-"""Data sets: a seed and a few numbers in, validated arrays out."""
+"""Data sets: drawn from a seed, read from image files or your own, as validated arrays."""
 
+from .arrays import arrays as arrays
 from .arrays import from_arrays as from_arrays
 from .arrays import load as load
 from .ball import ball as ball
 from .catalogue import CATALOGUE as CATALOGUE
 from .catalogue import descriptions as descriptions
+from .catalogue import identity as identity
 from .catalogue import make as make
 from .circle import circle as circle
 from .complete import complete as complete
@@ -19,6 +21,7 @@ from .xor import xor as xor
 __all__ = [
     "CATALOGUE",
     "Dataset",
+    "arrays",
     "ball",
     "circle",
     "complete",
@@ -26,6 +29,7 @@ __all__ = [
     "descriptions",
     "from_arrays",
     "gaussian_mixture",
+    "identity",
     "images",
     "load",
     "make",

@@ -70,3 +70,18 @@ def distinct(name: str, count: int, exponent: str, d: int) -> None:
             f"{name} must be <= 2^{exponent} for distinct points, "
             f"got {name}={count}, 2^{exponent}={2**d}"
         )
+
+
+def digest(sha256: object) -> None:
+    """Refuse an expected digest that is not a string."""
+    if sha256 is not None and not isinstance(sha256, str):
+        raise UserError(f"sha256 must be a string of hexadecimal digits, got {sha256!r}")
+
+
+def unchanged(source: str, found: str, expected: str | None) -> None:
+    """Refuse content whose digest is not the expected one; None expects nothing."""
+    if expected is not None and found != expected.lower():
+        raise UserError(
+            f"{source}: content changed, sha256 is {found[:12]}… and {expected[:12]}… was "
+            "expected: restore the file, or drop sha256 to accept it"
+        )

@@ -7,13 +7,16 @@ import os
 import zipfile
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ..errors import UserError
-from .dataset import Array, Dataset, Plain, real_array
+from . import _checks as check
+from .dataset import Dataset, Plain, real_numbers
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -29,37 +32,46 @@ _UNREADABLE = (
 )
 
 
-def from_arrays(
+def arrays(
     x_train: ArrayLike,
     y_train: ArrayLike,
     x_test: ArrayLike | None = None,
     y_test: ArrayLike | None = None,
     name: str = "arrays",
+    classes: int | None = None,
 ) -> Dataset:
     """Make a data set of arrays in memory; without test arrays its test set is empty.
 
     Args:
-        x_train: Inputs, shape (n, d).
-        y_train: Labels, shape (n,).
-        x_test: Test inputs, shape (n_test, d); give both test arrays or neither.
-        y_test: Test labels, shape (n_test,).
+        x_train: Inputs, shape (n, d) or of any other shape (n, …).
+        y_train: Labels, shape (n,) or (n, k).
+        x_test: Test inputs, shaped like x_train; give both test arrays or neither.
+        y_test: Test labels, shaped like y_train.
         name: How to call it in a table.
+        classes: If the labels are classes from 0 to classes − 1: how many there are.
+
+    >>> data = arrays([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], [0, 1, 1], classes=2)
+    >>> data.d, data.outputs, data.y_train.tolist()
+    (2, 2, [0, 1, 1])
     """
     if not isinstance(name, str):
         raise UserError(f"name must be a string, got {name!r}")
     if (x_test is None) != (y_test is None):
         only = "y_test" if x_test is None else "x_test"
         raise UserError(f"give both x_test and y_test or neither, got only {only}")
-    x = real_array("x_train", x_train)
     if x_test is None or y_test is None:
-        x_test, y_test = np.empty((0, *x.shape[1:])), np.empty(0)
-    arrays = _real_arrays([x, y_train, x_test, y_test])
-    spec: dict[str, Plain] = {"name": "arrays", "label": name, "sha256": content_digest(arrays)}
-    return Dataset(*arrays, name=name, seed=0, spec=spec)
+        x_test, y_test = _nothing_like("x_train", x_train), _nothing_like("y_train", y_train)
+    given = (x_train, y_train, x_test, y_test)
+    return _hashed(given, classes, name, {"name": "arrays", "label": name})
+
+
+from_arrays = arrays
 
 
 def load(path: str | os.PathLike[str], sha256: str | None = None) -> Dataset:
     """Read an `.npz` file with the arrays x_train, y_train, x_test and y_test.
+
+    The file may also hold the number `classes`; its labels are then classes from 0.
 
     Args:
         path: The file; `numpy.savez` writes one.
@@ -67,42 +79,52 @@ def load(path: str | os.PathLike[str], sha256: str | None = None) -> Dataset:
     """
     if not isinstance(path, str | os.PathLike):
         raise UserError(f"path must be a file name, got {path!r}")
-    if sha256 is not None and not isinstance(sha256, str):
-        raise UserError(f"sha256 must be a string of hexadecimal digits, got {sha256!r}")
+    check.digest(sha256)
     file = Path(path).expanduser().absolute()
     try:
-        arrays = _real_arrays(_read(file))
-        digest = content_digest(arrays)
-        spec: dict[str, Plain] = {"name": "file", "path": str(file), "sha256": digest}
-        data = Dataset(*arrays, name=file.stem, seed=0, spec=spec)
+        *given, classes = read_npz(file)
+        data = _hashed(given, classes, file.stem, {"name": "file", "path": str(file)})
     except UserError as error:
         raise UserError(f"{file}: {error}") from None
-    if sha256 is not None and digest != sha256.lower():
-        raise UserError(
-            f"{file}: content changed, sha256 is {digest[:12]}… and {sha256[:12]}… was expected: "
-            "restore the file, or drop sha256 to accept it"
-        )
+    check.unchanged(str(file), str(data.spec["sha256"]), sha256)
     return data
 
 
-def content_digest(arrays: Sequence[Array]) -> str:
-    """Return the SHA-256 of the shapes and float64 values of the arrays `KEYS`, in that order.
+def content_digest(arrays: Sequence[NDArray[Any]], classes: int | None) -> str:
+    """Return the SHA-256 of the arrays `KEYS`, in that order, and of the number of classes.
 
     It hashes the content and not the file, so compressing an `.npz` again does not change it.
+    An array's type is hashed if it is not float64, and `classes` if there are any.
     """
     digest = hashlib.sha256()
     for key, array in zip(KEYS, arrays, strict=True):
-        digest.update(f"{key}{array.shape}".encode())
-        digest.update(array.astype("<f8", order="C", copy=False).tobytes())
+        little = array.dtype.newbyteorder("<")
+        kind = "" if array.dtype == np.float64 else little.str
+        digest.update(f"{key}{array.shape}{kind}".encode())
+        digest.update(array.astype(little, order="C", copy=False).tobytes())
+    if classes is not None:
+        digest.update(f"classes{classes}".encode())
     return digest.hexdigest()
 
 
-def _real_arrays(values: Sequence[object]) -> tuple[Array, Array, Array, Array]:
-    a, b, c, d = (real_array(key, value) for key, value in zip(KEYS, values, strict=True))
-    return a, b, c, d
+def _hashed(
+    given: Sequence[Any], classes: int | None, name: str, spec: dict[str, Plain]
+) -> Dataset:
+    """Make a data set whose spec ends with the digest of its content."""
+    x_train, y_train, x_test, y_test = given
+    made = Dataset(x_train, y_train, x_test, y_test, name, 0, spec, classes=classes)
+    content = [getattr(made, key) for key in KEYS]
+    return replace(made, spec={**spec, "sha256": content_digest(content, made.classes)})
 
 
-def _read(file: Path) -> list[object]:
+def _nothing_like(name: str, value: ArrayLike) -> NDArray[Any]:
+    """Return an array of no rows, otherwise like the one given."""
+    like = real_numbers(name, value)
+    return np.empty((0, *like.shape[1:]), like.dtype)
+
+
+def read_npz(file: Path) -> list[Any]:
+    """Return the arrays `KEYS` of an `.npz` file, and its number of classes or None."""
     needs = f"an .npz with {', '.join(KEYS)} is needed"
     try:
         if not zipfile.is_zipfile(file):
@@ -111,7 +133,8 @@ def _read(file: Path) -> list[object]:
         with np.load(file, allow_pickle=False) as archive:
             if missing := [key for key in KEYS if key not in archive]:
                 raise UserError(f"lacks {', '.join(missing)}: {needs}")
-            return [archive[key] for key in KEYS]
+            classes = archive["classes"].tolist() if "classes" in archive else None
+            return [*(archive[key] for key in KEYS), classes]
     except FileNotFoundError:
         raise UserError("no such file") from None
     except _UNREADABLE as error:

@@ -12,6 +12,7 @@ from .ball import ball
 from .circle import circle
 from .complete import complete
 from .dataset import Dataset
+from .images import cifar10, fashion_mnist
 from .mixture import gaussian_mixture
 from .parity import parity
 from .sphere import sphere
@@ -25,6 +26,8 @@ CATALOGUE: dict[str, Callable[..., Dataset]] = {
     "sphere": sphere,
     "circle": circle,
     "gaussian_mixture": gaussian_mixture,
+    "cifar10": cifar10,
+    "fashion_mnist": fashion_mnist,
     "file": load,
 }
 
@@ -73,3 +76,16 @@ def make(spec: Mapping[str, Any]) -> Dataset:
     if missing:
         raise UserError(f"{name} needs {', '.join(missing)}; it takes {', '.join(parameters)}")
     return CATALOGUE[name](**arguments)
+
+
+def identity(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a spec that decides the data, to hash or to compare.
+
+    A file with a digest is known by its content. Its path is only a hint where to look, and
+    differs between machines.
+
+    >>> identity({"name": "file", "path": "/home/me/points.npz", "sha256": "c0ffee"})
+    {'name': 'file', 'sha256': 'c0ffee'}
+    """
+    known = spec.get("name") == "file" and "sha256" in spec
+    return {key: value for key, value in spec.items() if not (known and key == "path")}

@@ -5,72 +5,109 @@ from __future__ import annotations
 import math
 import numbers
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UserError
+from . import _checks as check
 
 Array = NDArray[np.float64]
 Plain = bool | int | float | str
 
+COMPACT = (np.dtype(np.float32), np.dtype(np.uint8))
+"""Types that inputs with more than two axes keep; every other input becomes float64."""
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Training and test examples of one regression or ±1-classification problem.
+    """Training and test examples of one regression or classification problem.
 
-    Arrays are copied to float64, C-contiguous and read-only; every value is finite.
+    Arrays are C-contiguous and read-only, and every value is finite. Inputs of shape (n, d) are
+    float64, because theorems are decided on them. Inputs with more axes, such as images, stay
+    float32 or uint8 if they were given so; if the training and the test part differ, both get the
+    type that holds both.
 
     Attributes:
-        x_train: Inputs, shape (n, d), n ≥ 1 and d ≥ 1.
-        y_train: Labels, shape (n,).
-        x_test: Test inputs, shape (n_test, d); n_test may be 0.
-        y_test: Test labels, shape (n_test,).
+        x_train: Inputs, shape (n, *shape), n ≥ 1: (n, d) for points, (n, channels, height, width)
+            for images.
+        y_train: Labels. Without `classes`: float64, shape (n,), or (n, k) for k ≥ 2 targets each.
+            With `classes`: int64, shape (n,), from 0 to classes − 1.
+        x_test: Test inputs, shape (n_test, *shape); n_test may be 0.
+        y_test: Test labels, as y_train.
         name: How to call it in a table.
         seed: The seed it was drawn with; 0 when nothing was drawn.
         spec: Plain values that make it again with `make`: its catalogue name under "name" and the
             keyword arguments.
         relevant: Coordinates the label depends on (from 0); empty when unknown.
+        classes: Number of classes, at least 2, if the labels are classes; None otherwise.
+
+    >>> images = np.zeros((6, 1, 4, 4), np.float32)
+    >>> data = Dataset(images, [0, 1, 2] * 2, images[:0], [], "blank", 0, {}, classes=3)
+    >>> data.n, data.shape, data.d, data.outputs, data.y_train.dtype
+    (6, (1, 4, 4), 16, 3, dtype('int64'))
     """
 
-    x_train: Array = field(repr=False)
-    y_train: Array = field(repr=False)
-    x_test: Array = field(repr=False)
-    y_test: Array = field(repr=False)
+    x_train: NDArray[Any] = field(repr=False)
+    y_train: NDArray[Any] = field(repr=False)
+    x_test: NDArray[Any] = field(repr=False)
+    y_test: NDArray[Any] = field(repr=False)
     name: str
     seed: int
     spec: dict[str, Plain]
     relevant: tuple[int, ...] = ()
+    classes: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("x_train", "y_train", "x_test", "y_test"):
-            object.__setattr__(self, name, real_array(name, getattr(self, name)))
-        object.__setattr__(self, "spec", _plain(self.spec))
-        object.__setattr__(self, "relevant", tuple(self.relevant))
-        if self.x_train.ndim != 2:
-            raise UserError(f"x_train must be 2-D (n, d), got shape {self.x_train.shape}")
-        if 0 in self.x_train.shape:
-            raise UserError(
-                f"x_train must hold at least one example and one coordinate, "
-                f"got shape {self.x_train.shape}"
-            )
-        if self.x_test.ndim != 2 or self.x_test.shape[1] != self.d:
-            raise UserError(
-                f"x_test must be 2-D with the {self.d} columns of x_train, "
-                f"got shape {self.x_test.shape}"
-            )
+        set_field = object.__setattr__  # the class is frozen
+        if self.classes is not None:
+            set_field(self, "classes", check.integer("classes", self.classes, 2))
         for part in ("train", "test"):
-            rows, y = len(getattr(self, f"x_{part}")), getattr(self, f"y_{part}")
-            if y.shape != (rows,):
-                raise UserError(
-                    f"y_{part} must have shape ({rows},), one label for each row of x_{part}, "
-                    f"got shape {y.shape}"
-                )
+            x, y = f"x_{part}", f"y_{part}"
+            set_field(self, x, _inputs(x, getattr(self, x)))
+            set_field(self, y, _labels(y, getattr(self, y), self.classes))
+        common = np.promote_types(self.x_train.dtype, self.x_test.dtype)
+        set_field(self, "x_train", _read_only(self.x_train, common))
+        set_field(self, "x_test", _read_only(self.x_test, common))
+        set_field(self, "spec", _plain(self.spec))
+        set_field(self, "relevant", tuple(self.relevant))
+        self._check_shapes()
         for name in ("x_train", "y_train", "x_test", "y_test"):
             _check_finite(name, getattr(self, name))
         for index in self.relevant:
             if not 0 <= index < self.d:
                 raise UserError(f"relevant must lie in 0..{self.d - 1}, got {index}")
+
+    def _check_shapes(self) -> None:
+        given = self.x_train.shape
+        if len(given) < 2:
+            raise UserError(
+                "x_train must have shape (n, d), or (n, channels, height, width) for images, "
+                f"got shape {given}"
+            )
+        if 0 in given:
+            raise UserError(
+                f"x_train must hold at least one example and one coordinate, got shape {given}"
+            )
+        if self.x_test.ndim == 0 or self.x_test.shape[1:] != self.shape:
+            expected = ", ".join(["n_test", *map(str, self.shape)])
+            raise UserError(
+                f"x_test must have shape ({expected}) like x_train, got shape {self.x_test.shape}"
+            )
+        targets = self.y_train.shape[1:]
+        several = self.classes is None and len(targets) == 1 and targets[0] >= 2
+        if self.y_train.shape[:1] != (self.n,) or (targets and not several):
+            also = "" if self.classes else f" or ({self.n}, k) with k >= 2"
+            raise UserError(
+                f"y_train must have shape ({self.n},){also}, one label for each row of x_train, "
+                f"got shape {self.y_train.shape}"
+            )
+        if self.y_test.shape != (expected_shape := (len(self.x_test), *targets)):
+            raise UserError(
+                f"y_test must have shape {expected_shape}, one label for each row of x_test, "
+                f"got shape {self.y_test.shape}"
+            )
 
     @property
     def n(self) -> int:
@@ -78,31 +115,78 @@ class Dataset:
         return len(self.x_train)
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one input: (d,) for points, (channels, height, width) for images."""
+        return self.x_train.shape[1:]
+
+    @property
     def d(self) -> int:
-        """Input dimension."""
-        return int(self.x_train.shape[1])
+        """Number of values of one input."""
+        return math.prod(self.shape)
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs a network needs: one for each class or target."""
+        return self.classes or math.prod(self.y_train.shape[1:])
 
 
-def real_array(name: str, value: object) -> Array:
-    """Return a read-only float64 copy of an array of booleans, integers or floats."""
+def real_numbers(name: str, value: object) -> NDArray[Any]:
+    """Return an array of booleans, integers or floats."""
     try:
         given = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:
         raise UserError(f"{name} is not an array: {str(error).splitlines()[0]}") from None
     if given.dtype.kind not in "biuf":
         raise UserError(f"{name} must hold real numbers, got dtype {given.dtype}")
+    return given
+
+
+def _inputs(name: str, value: object) -> NDArray[Any]:
+    given = real_numbers(name, value)
+    native = given.dtype.newbyteorder("=")
+    compact = given.ndim > 2 and native in COMPACT
+    return _read_only(given, native if compact else np.dtype(np.float64))
+
+
+def _labels(name: str, value: object, classes: int | None) -> NDArray[Any]:
+    given = real_numbers(name, value)
+    if classes is None:
+        return _read_only(given, np.dtype(np.float64))
+    _check_finite(name, given)
+    wrong = (given < 0) | (given >= classes) | (given != np.floor(given))
+    if wrong.any():
+        index = _first(wrong)
+        raise UserError(
+            f"{name}{_subscript(index)} is {given[index]}: with classes={classes} "
+            f"every label must be a whole number from 0 to {classes - 1}"
+        )
+    return _read_only(given, np.dtype(np.int64))
+
+
+def _read_only(given: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a read-only C-contiguous copy, or the array itself if it already is one."""
+    flags = given.flags
+    if given.dtype == dtype and flags.c_contiguous and flags.owndata and not flags.writeable:
+        return given
     with np.errstate(over="ignore"):  # a long double beyond float64 is reported as inf
-        made = np.array(given, dtype=np.float64, order="C")
+        made = np.array(given, dtype=dtype, order="C")
     made.setflags(write=False)
     return made
 
 
-def _check_finite(name: str, array: Array) -> None:
-    finite = np.isfinite(array)
-    if not finite.all():
-        index = np.unravel_index(int(np.argmin(finite)), array.shape)
-        where = ", ".join(str(part) for part in index)
-        raise UserError(f"{name}[{where}] is {array[index]}: every value must be finite")
+def _check_finite(name: str, array: NDArray[Any]) -> None:
+    if array.dtype.kind == "f" and not (finite := np.isfinite(array)).all():
+        index = _first(~finite)
+        where = _subscript(index)
+        raise UserError(f"{name}{where} is {array[index]}: every value must be finite")
+
+
+def _first(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
+    return tuple(int(part) for part in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+
+
+def _subscript(index: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, index))}]" if index else ""
 
 
 def _plain(spec: dict[str, Plain]) -> dict[str, Plain]:

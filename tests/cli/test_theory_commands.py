@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 DATA = "xor:d=8,n=20,seed=1,n_test=200"
@@ -58,3 +59,12 @@ def test_a_mistake_is_one_line(mistake, main, tmp_path):
     code, out, err = main(*arguments, "--out", tmp_path / "a")
     assert code == 2 and not out
     assert part in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["construct", "memorising"], ["flattest", "--arch", "bias"]])
+def test_images_are_refused(command, main, tmp_path):
+    x, y = np.ones((3, 1, 2, 2)), np.ones(3)
+    np.savez(tmp_path / "images.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    code, out, err = main(*command, "--data", tmp_path / "images.npz", "--out", tmp_path / "a")
+    assert code == 2 and not out and not (tmp_path / "a").exists()
+    assert "needs inputs of shape (n, d)" in err and err.count("\n") == 1

@@ -219,3 +219,26 @@ def test_a_mistake_is_one_clear_line(change, message):
 def test_a_ragged_list_is_a_user_error_of_one_line():
     with pytest.raises(UserError, match=r"^x_train is not an array: .*inhomogeneous.*$"):
         Dataset(**{**GOOD, "x_train": [[1, 2], [3]]})
+
+
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        (
+            {"x_train": np.ones((5, 1, 2, 2)), "x_test": np.ones((4, 1, 2, 2))},
+            "inputs of shape (5, 1, 2, 2) and labels of shape (5,)",
+        ),
+        ({"classes": 2}, "inputs of shape (5, 3) and labels of 2 classes"),
+        (
+            {"y_train": np.ones((5, 2)), "y_test": np.ones((4, 2))},
+            "inputs of shape (5, 3) and labels of shape (5, 2)",
+        ),
+    ],
+)
+def test_a_caller_that_needs_points_with_real_labels_says_so(change, got):
+    Dataset(**GOOD).require_points("trace")
+    with pytest.raises(UserError) as caught:
+        Dataset(**{**GOOD, **change}).require_points("trace")
+    assert str(caught.value) == (
+        f"trace needs inputs of shape (n, d) and real labels of shape (n,), got {got}"
+    )

@@ -129,6 +129,19 @@ class Dataset:
         """Number of outputs a network needs: one for each class or target."""
         return self.classes or math.prod(self.y_train.shape[1:])
 
+    def require_points(self, what: str) -> None:
+        """Raise unless inputs have shape (n, d) and every label is one real number.
+
+        Args:
+            what: What needs it, the first words of the message.
+        """
+        if len(self.shape) != 1 or self.classes or self.y_train.ndim != 1:
+            labels = f"{self.classes} classes" if self.classes else f"shape {self.y_train.shape}"
+            raise UserError(
+                f"{what} needs inputs of shape (n, d) and real labels of shape (n,), "
+                f"got inputs of shape {self.x_train.shape} and labels of {labels}"
+            )
+
 
 def real_numbers(name: str, value: object) -> NDArray[Any]:
     """Return an array of booleans, integers or floats."""

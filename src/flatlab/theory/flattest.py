@@ -106,6 +106,7 @@ def flattest(
         raise unknown("family", str(family), get_args(Family))
     if not (math.isfinite(budget_seconds) and budget_seconds > 0):
         raise UserError(f"budget_seconds must be > 0 and finite, got {budget_seconds!r}")
+    data.require_points("flattest")
     _check_consistent(data)
     began = time.perf_counter()
     search = Pool(Neurons(data, family, kinks), seed, hints)

@@ -51,6 +51,7 @@ def construct(name: str, data: Dataset, options: Mapping[str, Any] | None = None
     for key in options or {}:
         if key not in allowed:
             raise UserError(f"{name} has no option {key!r}: {nearest(str(key), allowed)}")
+    data.require_points(name)
     return make(data, **(options or {}))
 
 

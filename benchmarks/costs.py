@@ -23,8 +23,7 @@ from benchmarks.timing import one_thread
 from benchmarks.trainers import AnyTrainer, require_finite, trainer_of
 from flatlab.data.catalogue import make
 from flatlab.engine import evaluate
-from flatlab.jobs import costs
-from flatlab.jobs.executor import Job, run_jobs
+from flatlab.jobs import Job, costs, run_jobs
 from flatlab.losses import Loss
 from flatlab.models import Architecture, Deep, TwoLayer
 from flatlab.training.config import RunConfig

@@ -1,5 +1,6 @@
-"""Job targets for the tests of the executor; children find them through the parent's sys.path."""
+"""Functions of jobs for the tests; child processes find them through the parent's sys.path."""
 
+import gc
 import os
 import signal
 import sys
@@ -9,11 +10,13 @@ from pathlib import Path
 from flatlab.errors import StoreError
 
 
-def leave_pid(payload):
-    """Tell the test that the job runs; renamed, so that the file is there with its content."""
-    path = Path(payload["ready"])
-    path.with_suffix(".new").write_text(str(os.getpid()))
-    path.with_suffix(".new").rename(path)
+def say_ready(payload, report):
+    """Tell the test that the job runs, by a report and, if asked, by a file with its pid."""
+    if "ready" in payload:
+        path = Path(payload["ready"])
+        path.with_suffix(".new").write_text(str(os.getpid()))
+        path.with_suffix(".new").rename(path)  # so that the file is never seen empty
+    report({"pid": os.getpid()})
 
 
 def square(payload, report):
@@ -25,8 +28,11 @@ def square(payload, report):
 def loaded(payload, report):
     from numba.core.registry import cpu_target
 
-    filled = len(cpu_target.typing_context._functions)
-    return {"modules": [name in sys.modules for name in payload["names"]], "functions": filled}
+    return {
+        "modules": [name in sys.modules for name in payload["names"]],
+        "functions": len(cpu_target.typing_context._functions),
+        "frozen": gc.get_freeze_count(),
+    }
 
 
 def fail(payload, report):
@@ -45,7 +51,7 @@ def leave(payload, report):
 
 def kill_self(payload, report):
     os.kill(os.getpid(), getattr(signal, payload["signal"]))
-    time.sleep(60)
+    time.sleep(600)
 
 
 def exit_at_once(payload, report):
@@ -55,6 +61,10 @@ def exit_at_once(payload, report):
 def not_plain(payload, report):
     report({"path": Path("a"), ("not", "a key"): 1})
     return {"value": object()}
+
+
+def not_a_dict(payload, report):
+    return [1, 2]
 
 
 def chat(payload, report):
@@ -78,8 +88,8 @@ def threads(payload, report):
 
 
 def sleep(payload, report):
-    leave_pid(payload)
-    time.sleep(60)
+    say_ready(payload, report)
+    time.sleep(600)
     return {}
 
 
@@ -87,11 +97,10 @@ def save_on_interrupt(payload, report):
     """Behave as a trainer does: finish the step, save, return; calm about further signals."""
     stop = []
     before = signal.signal(signal.SIGINT, lambda *_: stop.append(True))
-    leave_pid(payload)
+    say_ready(payload, report)
     while not stop:
         time.sleep(0.01)
     time.sleep(0.3)
-    Path(payload["ready"]).with_suffix(".saved").write_text(str(len(stop)))
     signal.signal(signal.SIGINT, before)
     return {"status": "interrupted", "epoch": 3}
 
@@ -102,7 +111,7 @@ def clean_up_on_interrupt(payload, report):
         return sleep(payload, report)
     except KeyboardInterrupt:
         time.sleep(0.3)
-        Path(payload["ready"]).with_suffix(".saved").write_text("saved")
+        Path(payload["saved"]).write_text("saved")
         raise
 
 
@@ -113,11 +122,10 @@ def ignore_interrupt(payload, report):
 
 def interrupt_self(payload, report):
     os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(60)
+    time.sleep(600)
 
 
 def report_while_interrupted(payload, report):
     """Send long messages while SIGINT strikes; none of them may arrive cut in two."""
-    leave_pid(payload)
     while True:
-        report({"text": "x" * 50_000})
+        report({"pid": os.getpid(), "text": "x" * 50_000})

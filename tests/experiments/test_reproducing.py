@@ -19,7 +19,7 @@ from flatlab.experiments.judging import below
 from flatlab.experiments.pool import slots
 from flatlab.experiments.reproducing import find_source, prepare
 from flatlab.files.store import RunStore
-from flatlab.jobs.executor import run_jobs
+from flatlab.jobs import run_jobs
 from flatlab.models import TwoLayer
 from flatlab.specs import spec
 from flatlab.training.config import RunConfig

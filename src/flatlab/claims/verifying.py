@@ -18,7 +18,7 @@ from typing import Any
 
 from ..errors import UserError, unknown
 from ..experiments import CATALOGUE
-from ..jobs.executor import Job, Outcome, run_jobs, usable_cores
+from ..jobs import Job, Outcome, run_jobs, usable_cores
 from . import Claim, Line, Trial, claims
 from .contract import Word
 
@@ -250,7 +250,7 @@ class _Checks:
 
 
 def check_claims(payload: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> Any:
-    """Run the checks of some claims, one after the other: a job of the executor."""
+    """Run the checks of some claims, one after the other: the function of a job."""
     trial = Trial(payload["seed"], payload["thorough"])
     results: dict[str, dict[str, Any]] = {}
     try:

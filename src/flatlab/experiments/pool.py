@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ..errors import FlatlabError
 from ..files.store import RunStore, run_directories
+from ..jobs import Job, OnEvent, Outcome, run_jobs
 from ..jobs.costs import kernels
-from ..jobs.executor import Job, OnEvent, Outcome, run_jobs
 from ..specs import digest
 from ..training.config import RunConfig
 from ..training.run import Run, load_run, read_result
@@ -98,7 +98,7 @@ def train(
         slots: Digest → run.
         workers: Processes at once; None is one for each core.
         fresh: Whether runs in progress start again.
-        on_event: Hears of the executor's events, and of "reused" for each run that is over.
+        on_event: Hears the events of the jobs, and "reused" for each run that is over.
         until: The `time.monotonic()` at which to stop.
         order: Digests in the order to train in; by default that of the slots.
     """

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import unknown
+from ..jobs import Job, OnEvent, usable_cores
 from ..jobs.costs import CostModel
-from ..jobs.executor import Job, OnEvent, usable_cores
 from . import CATALOGUE
 from .budget import Choice, Offer, everything, within
 from .contract import Experiment, Findings, Planned

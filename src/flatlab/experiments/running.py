@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import UserError, unknown
 from ..files.store import ensure_directory, locked
-from ..jobs.executor import OnEvent, Outcome
+from ..jobs import OnEvent, Outcome
 from ..training.run import Run
 from . import CATALOGUE
 from .contract import Experiment, Findings, Planned

@@ -1,7 +1,8 @@
-"""The child's side of the executor: call a job's function and say how it ended.
+"""The worker's side of a job: call its function and say how it ended.
 
-A child ends when its parent is gone, however that went. It may get an interrupt twice, from the
-terminal and from its parent, so a handler that a job installs must take the second one calmly.
+`attempt` serves every backend; the rest is for local processes. A child ends when its parent is
+gone, whatever the reason. It may get an interrupt twice, from the terminal and from its parent, so
+a handler that a job installs must tolerate a second signal.
 """
 
 from __future__ import annotations
@@ -17,63 +18,77 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from multiprocessing import connection
-from typing import Any, Literal
+from typing import Any
 
 from ..errors import FlatlabError, UserError
+from .contract import INTERRUPTED, Ending
 
-Status = Literal["done", "failed", "interrupted"]
 Report = Callable[[dict[str, Any]], None]
 
 
-def message_of(
-    status: Status,
-    result: dict[str, Any] | None = None,
-    error: str | None = None,
-    exit_code: int = 0,
-    trace: str | None = None,
-) -> dict[str, Any]:
-    """Return how a job ended as plain data, to be sent to the parent."""
-    return {
-        "kind": "outcome",
-        "status": status,
-        "result": result,
-        "error": error,
-        "exit_code": exit_code,
-        "traceback": trace,
-    }
+def attempt(
+    target: str, payload: str, report: Report, ready: Callable[[], None] | None = None
+) -> Ending:
+    """Call the function; whatever happens becomes an ending.
 
-
-def encode_progress(info: dict[str, Any]) -> bytes | None:
-    """Return a progress message, or None if it is not plain data."""
+    `ready` is called when the imports are done: a KeyboardInterrupt during an import can get lost.
+    """
     try:
-        return json.dumps({"kind": "progress", "info": info}, default=str).encode()
+        module, _, name = target.partition(":")
+        if not module or not name:
+            raise UserError(f"a target must be 'package.module:function', got {target!r}")
+        function = getattr(importlib.import_module(module), name)
+        if ready:
+            ready()
+        result = json.loads(json.dumps(function(json.loads(payload), report)))
+        if not isinstance(result, dict):
+            raise TypeError(f"{target} must return a dict, got {type(result).__name__}")
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except FlatlabError as error:
+        return Ending("failed", error=str(error), exit_code=error.exit_code)
+    except (Exception, SystemExit) as error:
+        text = f"{type(error).__name__}: {error}"
+        return Ending("failed", error=text, exit_code=1, traceback=traceback.format_exc())
+    if result.get("status") == "interrupted":
+        return Ending("interrupted", result, error="interrupted", exit_code=130)
+    return Ending("done", result)
+
+
+def encode_progress(info: dict[str, Any]) -> str | None:
+    """Return a report as JSON, or None if it is not plain data; other objects become strings."""
+    try:
+        return json.dumps(info, default=str)
     except (TypeError, ValueError):
         return None
 
 
 def child_main(
-    target: str, payload: str, environment: dict[str, str], events: connection.Connection
+    target: str, payload: str, environment: dict[str, str], messages: connection.Connection
 ) -> None:
-    """Run one job in this process and send its outcome."""
+    """Run one job in this process; send its reports and, as the last message, its ending.
+
+    A message is one letter, "p" for progress or "e" for the ending, and JSON.
+    """
     threading.Thread(target=_follow_parent, daemon=True).start()
     os.environ.clear()  # the fork server may be older than the parent's last change
     os.environ.update(environment)
     sending = threading.Lock()
 
     def report(info: dict[str, Any]) -> None:
-        data = encode_progress(info)
-        if data is not None:
+        text = encode_progress(info)
+        if text is not None:
             with _interrupts_held(), sending, contextlib.suppress(OSError):
-                if _has_room(events):
-                    events.send_bytes(data)
+                if _has_room(messages):
+                    messages.send_bytes(b"p" + text.encode())
 
     signal.signal(signal.SIGINT, _interrupt_once)
-    message = message_of("interrupted", error="interrupted", exit_code=130)
+    ending = INTERRUPTED
     with contextlib.suppress(KeyboardInterrupt):
-        message = attempt(target, payload, report, _let_interrupts_in)
+        ending = attempt(target, payload, report, _let_interrupts_in)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     with sending, contextlib.suppress(OSError):
-        events.send_bytes(json.dumps(message).encode())
+        messages.send_bytes(b"e" + json.dumps(vars(ending)).encode())
 
 
 def _follow_parent() -> None:
@@ -109,37 +124,8 @@ def _interrupts_held() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-def _has_room(events: connection.Connection) -> bool:
+def _has_room(messages: connection.Connection) -> bool:
     """Tell whether a short message can be sent now; progress is dropped rather than waited for."""
     poll = select.poll()
-    poll.register(events.fileno(), select.POLLOUT)
+    poll.register(messages.fileno(), select.POLLOUT)
     return bool(poll.poll(0))
-
-
-def attempt(
-    target: str, payload: str, report: Report, ready: Callable[[], None] | None = None
-) -> dict[str, Any]:
-    """Call the function; whatever happens becomes a message.
-
-    `ready` is called when the imports are done: a KeyboardInterrupt amid an import can get lost.
-    """
-    try:
-        module, _, name = target.partition(":")
-        if not module or not name:
-            raise UserError(f"a target must be 'package.module:function', got {target!r}")
-        function = getattr(importlib.import_module(module), name)
-        if ready:
-            ready()
-        result = json.loads(json.dumps(function(json.loads(payload), report)))
-        if not isinstance(result, dict):
-            raise TypeError(f"{target} must return a dict, got {type(result).__name__}")
-    except KeyboardInterrupt:
-        return message_of("interrupted", error="interrupted", exit_code=130)
-    except FlatlabError as error:
-        return message_of("failed", error=str(error), exit_code=error.exit_code)
-    except (Exception, SystemExit) as error:
-        text = f"{type(error).__name__}: {error}"
-        return message_of("failed", error=text, exit_code=1, trace=traceback.format_exc())
-    if result.get("status") == "interrupted":
-        return message_of("interrupted", result, error="interrupted", exit_code=130)
-    return message_of("done", result)

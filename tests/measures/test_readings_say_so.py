@@ -13,7 +13,7 @@ from torch import nn
 
 import flatlab as fl
 from flatlab.errors import UserError
-from flatlab.measures import CATALOGUE, About, Outcome, named
+from flatlab.measures import CATALOGUE, About, Measured, named
 from flatlab.measures.catalogue import choose, name_of
 from flatlab.measures.eigenvalues import LambdaMax
 from flatlab.measures.explaining import facts
@@ -46,7 +46,7 @@ class Mine:
     about = About("m", "mine", "m", "moves", "moves", "moves", "nothing", "nothing", exact="yes")
 
     def read(self, problem, effort):
-        return Outcome(self.factor, exact=True, method="mine")
+        return Measured(self.factor, exact=True, method="mine")
 
 
 class Plain:
@@ -55,7 +55,7 @@ class Plain:
     about = Mine.about
 
     def read(self, problem, effort):
-        return Outcome(3.0, complete=False, method="plain")
+        return Measured(3.0, complete=False, method="plain")
 
 
 def test_two_measures_of_one_class_keep_their_names():
@@ -203,7 +203,7 @@ def test_the_bar_shows_a_time_left_from_the_start_to_the_end(capsys, monkeypatch
                 effort.spend()
                 effort.expect(4 + i)
                 time.sleep(0.2)
-            return Outcome(1.0, exact=True)
+            return Measured(1.0, exact=True)
 
     model, data = case()
     fl.measure(model, CE, data, Slow(), progress=True)

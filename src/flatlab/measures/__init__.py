@@ -6,7 +6,7 @@ from .catalogue import named as named
 from .contract import About as About
 from .contract import Card as Card
 from .contract import Measure as Measure
-from .contract import Outcome as Outcome
+from .contract import Measured as Measured
 from .contract import Reading as Reading
 from .effort import Budget as Budget
 from .effort import Effort as Effort
@@ -20,7 +20,7 @@ __all__ = [
     "Card",
     "Effort",
     "Measure",
-    "Outcome",
+    "Measured",
     "Reading",
     "Readings",
     "named",

@@ -20,9 +20,9 @@ from torch import Tensor
 from ..errors import UserError
 from ..problem import Problem
 from ..specs import spec
-from .ascent import Norm, Region, outcome_of_worst
+from .ascent import Norm, Region, worst_rise
 from .average_sharpness import Sigma, average_rise
-from .contract import About, Outcome
+from .contract import About, Measured
 from .effort import Effort
 from .eigenvalues import Limit, Tolerance
 
@@ -67,9 +67,9 @@ def _worst(
     steps: int,
     restarts: int,
     logits: bool,
-) -> Outcome:
+) -> Measured:
     measured, sizes = _prepared(problem, logits)
-    return outcome_of_worst(measured, Region(sizes, rho, norm), effort, steps, restarts)
+    return worst_rise(measured, Region(sizes, rho, norm), effort, steps, restarts)
 
 
 _FOUND = (
@@ -98,7 +98,7 @@ class AdaptiveSharpness:
         exact="no: a lower bound of the maximum",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         return _worst(
             problem, effort, "l2", self.rho, self.steps, self.restarts, self.normalise_logits
@@ -125,7 +125,7 @@ class AdaptiveLinfSharpness:
         exact="no: a lower bound of the maximum",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         return _worst(
             problem, effort, "linf", self.rho, self.steps, self.restarts, self.normalise_logits
@@ -152,7 +152,7 @@ class AdaptiveAverageSharpness:
         exact="no: a standard error",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         measured, sizes = _prepared(problem, self.normalise_logits)
         return average_rise(measured, effort, self.sigma * sizes, self.tolerance, self.max_products)

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..problem import Problem
 from ..problem.examples import ROOM, factors, pieces, rows, slopes
 from ..specs import spec
-from .contract import About, Outcome
+from .contract import About, Measured
 from .effort import Effort
 from .eigenvalues import Limit, Tolerance
 from .probes import Sample, sample
@@ -84,14 +84,14 @@ class Alignment:
         exact="yes for small problems; otherwise a standard error",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         scale, labels = _power(problem), ("α", "β", "μ")
         outputs = problem.outputs[0][0].numel()
         fits = problem.n * (outputs + 1) * problem.size <= ROOM and not effort.limited
         if fits if self.exact is None else self.exact:
             values = alphabet(_exact(problem, effort), scale)
-            return Outcome(
+            return Measured(
                 values, 0 * np.nan_to_num(values), True, "exact, per-example gradients",
                 labels=labels,
             )  # fmt: skip
@@ -102,7 +102,7 @@ class Alignment:
         spread = (drawn.rows - mean) / n
         nearby = np.array([alphabet(mean + row, scale) - values for row in spread])
         stderr = np.sqrt((nearby**2).sum(0) * n / (n - 1))
-        return Outcome(
+        return Measured(
             values, stderr, False, f"{n} probes", drawn.dof, drawn.complete, labels,
         )  # fmt: skip
 

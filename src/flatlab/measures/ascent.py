@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..errors import UserError
 from ..problem import Problem
-from .contract import Outcome
+from .contract import Measured
 from .effort import Effort
 
 # An ascent ends when a step adds less than this share of the rise so far.
@@ -128,10 +128,10 @@ def worst(
     return hill, best, rises, complete
 
 
-def outcome_of_worst(
+def worst_rise(
     problem: Problem, region: Region, effort: Effort, steps: int, restarts: int
-) -> Outcome:
-    """Return the best rise found as an outcome; δ = 0 is allowed, so it is never below zero.
+) -> Measured:
+    """Return the best rise found; δ = 0 is allowed, so it is never below zero.
 
     Its details have the second-order prediction at the first step along the gradient (`quadratic`;
     in a ball ρ‖g‖ + ½ρ² gᵀ∇²L g/‖g‖²) and at the best point (`quadratic_at_best`).
@@ -147,7 +147,7 @@ def outcome_of_worst(
         "rounding": rounding(problem, hill.foot.value),
     }
     method = f"projected ascent, {steps} steps, {len(rises)} starts; a lower bound"
-    return Outcome(best.value - hill.foot.value, 0.0, False, method, None, complete, (), details)
+    return Measured(best.value - hill.foot.value, 0.0, False, method, None, complete, (), details)
 
 
 def quadratic(problem: Problem, first: Tensor, step: Tensor, effort: Effort) -> float:

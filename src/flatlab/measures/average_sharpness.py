@@ -12,7 +12,7 @@ from torch import Tensor
 from ..problem import Problem
 from ..specs import spec
 from .ascent import rounding
-from .contract import About, Outcome
+from .contract import About, Measured
 from .effort import Effort
 from .eigenvalues import Limit, Tolerance
 from .probes import MINIMUM, Sample, sample
@@ -49,7 +49,7 @@ def gaussian_mean(
 
 def average_rise(
     problem: Problem, effort: Effort, scale: Tensor | float, tolerance: float, limit: int
-) -> Outcome:
+) -> Measured:
     """Estimate E L(θ + scale ⊙ ξ) − L(θ)."""
     base = problem.value()
     effort.spend()
@@ -62,7 +62,7 @@ def average_rise(
         lambda mean: max(tolerance * abs(mean), floor),
         limit,
     )
-    return Outcome(
+    return Measured(
         float(drawn.mean[0]),
         float(drawn.stderr[0]),
         False,
@@ -96,6 +96,6 @@ class AverageSharpness:
         exact="no: a standard error",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         return average_rise(problem, effort, self.sigma, self.tolerance, self.max_products)

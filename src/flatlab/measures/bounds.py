@@ -11,9 +11,9 @@ from pydantic import Field
 from ..errors import UserError
 from ..problem import Problem
 from ..specs import spec
-from .ascent import Region, outcome_of_worst
+from .ascent import Region, worst_rise
 from .average_sharpness import Sigma, gaussian_mean
-from .contract import About, Outcome
+from .contract import About, Measured
 from .effort import Effort
 from .eigenvalues import Limit, Tolerance
 from .norms import flat
@@ -90,15 +90,15 @@ class FlatnessBound:
         exact="no: its maximum is a lower bound",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         n = _examples(problem, "pac_bayes_flatness")
         region = Region(torch.ones(problem.size, dtype=torch.float64), self.rho, "l2")
-        rise = outcome_of_worst(problem, region, effort, self.steps, self.restarts)
+        rise = worst_rise(problem, region, effort, self.steps, self.restarts)
         squared = float(flat(problem).square().sum())
         complexity = flatness_complexity(problem.size, n, squared, self.rho, self.delta)
         details = {"sharpness": rise.value, "complexity": complexity, "loss": rise.details["loss"]}
-        return Outcome(
+        return Measured(
             float(rise.value) + complexity,
             0.0,
             False,
@@ -140,7 +140,7 @@ class McAllester:
         exact="no: a standard error of the expected loss",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         n = _examples(problem, "mcallester")
         start = 0.0 if problem.reference is None else problem.reference.to("cpu", torch.float64)
@@ -156,7 +156,7 @@ class McAllester:
             self.max_products,
         )
         risk = float(drawn.mean[0])
-        return Outcome(
+        return Measured(
             risk + complexity,
             float(drawn.stderr[0]),
             False,

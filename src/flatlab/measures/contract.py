@@ -51,8 +51,8 @@ class About:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a measure found, before it is labelled.
+class Measured:
+    """A measured value before `measure` adds its name and its card: what `Measure.read` returns.
 
     Attributes:
         value: A number, or one number for each label or grid point.
@@ -80,7 +80,7 @@ class Measure(Protocol):
 
     about: ClassVar[About]
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         ...
 

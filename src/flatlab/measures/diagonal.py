@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..problem import Problem
 from ..problem.examples import factors, pieces, rows
 from ..specs import spec
-from .contract import About, Outcome
+from .contract import About, Measured
 from .effort import Effort
 from .eigenvalues import Kind, Limit, Tolerance
 from .probes import dense_within, sample
@@ -53,7 +53,7 @@ class Diagonal:
         exact="as the trace; a standard error for each entry otherwise",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure; an estimate stops when the root mean square error is small against the norm."""
         way = route(problem, self.matrix, self.method, effort)
         if way == "exact" and not effort.limited:
@@ -62,7 +62,7 @@ class Diagonal:
         dense = dense_within(matrix, effort) if way == "dense" else None
         if dense is not None:
             values = dense.diagonal().numpy()
-            return Outcome(values, 0.0 * values, True, "exact, dense")
+            return Measured(values, 0.0 * values, True, "exact, dense")
         effort.expect(self.max_products)
 
         def probe(i: int) -> np.ndarray:
@@ -77,20 +77,20 @@ class Diagonal:
             ),
             self.max_products,
         )
-        return Outcome(
+        return Measured(
             drawn.mean, drawn.stderr, False, f"Hutchinson, {len(drawn.rows)} probes",
             drawn.dof, drawn.complete,
         )  # fmt: skip
 
 
-def _exact(problem: Problem, kind: str, effort: Effort) -> Outcome:
+def _exact(problem: Problem, kind: str, effort: Effort) -> Measured:
     """Return the mean over all examples."""
     values = _by_backpack(problem) if kind == "ggn" else None
     if values is None:
         values = _by_rows(problem, kind, effort)
-        return Outcome(values, 0.0 * values, True, "exact, per-example gradients")
+        return Measured(values, 0.0 * values, True, "exact, per-example gradients")
     effort.spend(problem.outputs[0][0].numel())
-    return Outcome(values, 0.0 * values, True, "exact, BackPACK")
+    return Measured(values, 0.0 * values, True, "exact, BackPACK")
 
 
 def _by_rows(problem: Problem, kind: str, effort: Effort) -> np.ndarray:

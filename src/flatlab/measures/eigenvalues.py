@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..problem import Matrix, Problem
 from ..specs import spec
-from .contract import About, Outcome
+from .contract import About, Measured
 from .davidson import RIVAL, Davidson, Known, known_of
 from .effort import Effort
 from .ends import COARSE, converge, extreme, refine
@@ -90,7 +90,7 @@ class LambdaMax:
         exact="no: an error from the residual and from thinned data",
     )
 
-    def read(self, problem: Problem, effort: Effort, memory: Memory | None = None) -> Outcome:
+    def read(self, problem: Problem, effort: Effort, memory: Memory | None = None) -> Measured:
         """Measure; from what is remembered of the last time, if anything is."""
         effort.expect(20)
         memory = Memory() if memory is None else memory
@@ -104,13 +104,13 @@ class LambdaMax:
             )
             end = extreme(lanczos, effort, -1, self.tolerance, limit)
             memory.known = known_of(lanczos)
-            return end.outcome("Lanczos" + (", from the last time" if since else ""))
+            return end.measured("Lanczos" + (", from the last time" if since else ""))
         near, share = coarse
         given = near.leaders if warm is None else torch.cat([near.vectors[:, -1:], warm], 1)
         space = Davidson(matrix, _mixed(_blended(given, share), effort, SPRINKLE), near)
         end = refine(space, effort, self.tolerance, limit)
         memory.known = space.known
-        return end.outcome(f"Davidson, from thinned data{since}")
+        return end.measured(f"Davidson, from thinned data{since}")
 
     def _coarse(
         self, problem: Problem, effort: Effort, warm: Tensor | None
@@ -197,11 +197,11 @@ class LambdaMin:
         exact="no: a bound on the error from the residual",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         effort.expect(40)
         space = krylov(problem.matrix(self.matrix), effort, "lanczos")
-        return extreme(space, effort, 0, self.tolerance, self.max_products).outcome("Lanczos")
+        return extreme(space, effort, 0, self.tolerance, self.max_products).measured("Lanczos")
 
 
 @spec
@@ -228,7 +228,7 @@ class TopK:
         exact="no: a bound on the error from the residual",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         k = min(self.k, problem.size)
         effort.expect(10 * k)
@@ -241,7 +241,7 @@ class TopK:
         errors = errors if complete else np.maximum(errors, ritz.doubt(problem.size))
         labels = tuple(f"λ_{i + 1}" for i in range(len(ends)))
         vectors = space.vectors(ritz.coefficients[:, ends])
-        return Outcome(
+        return Measured(
             ritz.values[ends], errors, exact, "block Lanczos", None, complete, labels,
             {"vectors": vectors},
         )  # fmt: skip
@@ -266,7 +266,7 @@ class LayerLambdaMax:
         exact="no: a bound on the error from the residual",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         effort.expect(15 * len(problem.layers))
         whole = problem.matrix(self.matrix)
@@ -277,7 +277,7 @@ class LayerLambdaMax:
             )
             for part in problem.layers.values()
         ]  # fmt: skip
-        return Outcome(
+        return Measured(
             np.array([end.value for end in found]),
             np.array([end.error for end in found]),
             all(end.exact for end in found),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from .contract import Outcome
+from .contract import Measured
 from .davidson import Davidson
 from .effort import Effort
 from .krylov import Krylov, Ritz
@@ -70,10 +70,12 @@ class End:
     complete: bool
     vector: Tensor
 
-    def outcome(self, method: str, **details: Any) -> Outcome:
+    def measured(self, method: str, **details: Any) -> Measured:
         """Return it as a measure does."""
         details["vector"] = self.vector
-        return Outcome(self.value, self.error, self.exact, method, None, self.complete, (), details)
+        return Measured(
+            self.value, self.error, self.exact, method, None, self.complete, (), details
+        )
 
 
 def extreme(

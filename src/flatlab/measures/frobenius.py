@@ -8,7 +8,7 @@ import numpy as np
 
 from ..problem import Problem
 from ..specs import spec
-from .contract import About, Outcome
+from .contract import About, Measured
 from .effort import Effort
 from .eigenvalues import Kind, Limit, Tolerance
 from .probes import dense_within, orthogonal_to, sample, sketch
@@ -39,13 +39,13 @@ class Frobenius:
         exact="no (yes up to 48 parameters): a standard error",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         matrix = problem.matrix(self.matrix)
         small = problem.size <= self.exact_up_to
         dense = dense_within(matrix, effort) if small else None
         if dense is not None:
-            return Outcome(float(dense.norm()), 0.0, True, "exact, dense")
+            return Measured(float(dense.norm()), 0.0, True, "exact, dense")
         effort.expect(60)
         Q, AQ = sketch(matrix, effort)
         large = float(AQ.square().sum())
@@ -62,4 +62,4 @@ class Frobenius:
         )
         norm = float(np.sqrt(large + float(drawn.mean[0])))
         error = float(drawn.stderr[0]) / (2 * norm) if norm else 0.0
-        return Outcome(norm, error, False, f"probes, {len(drawn.rows)}", drawn.dof, drawn.complete)
+        return Measured(norm, error, False, f"probes, {len(drawn.rows)}", drawn.dof, drawn.complete)

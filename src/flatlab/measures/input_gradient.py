@@ -12,7 +12,7 @@ from ..problem import Problem
 from ..problem.examples import require_examples
 from ..problem.problem import kernels
 from ..specs import spec
-from .contract import About, Outcome
+from .contract import About, Measured
 from .effort import Effort
 
 
@@ -32,7 +32,7 @@ class InputGradient:
         exact="yes",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         require_examples(problem)
         norms = []
@@ -48,4 +48,4 @@ class InputGradient:
             norms.append((slope.double() * len(x)).flatten(1).norm(dim=1).cpu().numpy())
         effort.spend()
         each = np.concatenate(norms)
-        return Outcome(float(each.mean()), 0.0, True, "exact", details={"examples": each})
+        return Measured(float(each.mean()), 0.0, True, "exact", details={"examples": each})

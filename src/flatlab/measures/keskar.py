@@ -18,7 +18,7 @@ from torch import Tensor
 from ..problem import Problem
 from ..specs import spec
 from .ascent import rounding
-from .contract import About, Outcome, Vector
+from .contract import About, Measured, Vector
 from .effort import Effort
 
 
@@ -103,7 +103,7 @@ class Keskar:
         exact="no: a lower bound of the maximum",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         draws = 1 if self.dimension is None else self.draws
         effort.expect(1 + draws * self.restarts * int(1.5 * self.iterations))
@@ -123,11 +123,11 @@ class Keskar:
         details = {"loss": base, "draws": np.array(values), "rounding": rounding(problem, base)}
         method = f"L-BFGS-B, {self.iterations} iterations, {self.restarts} starts; a lower bound"
         if self.dimension is None:
-            return Outcome(values[0], 0.0, False, method, None, complete, (), details)
+            return Measured(values[0], 0.0, False, method, None, complete, (), details)
         method = f"{method}; {len(values)} random subspaces of dimension {self.dimension}"
         stderr = float(np.std(values, ddof=1)) / math.sqrt(len(values))
         dof = len(values) - 1
-        return Outcome(float(np.mean(values)), stderr, False, method, dof, complete, (), details)
+        return Measured(float(np.mean(values)), stderr, False, method, dof, complete, (), details)
 
     def _search(self, box: _Box, effort: Effort, draw: int) -> bool:
         """Run all starts; return whether the budget allowed them."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..errors import UserError
 from ..problem import Problem
 from ..specs import spec
-from .contract import About, Outcome
+from .contract import About, Measured
 from .effort import Effort
 
 
@@ -57,7 +57,7 @@ class Margin:
         exact="yes",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         labels = torch.cat([y for _, y in problem.batches])
         each = margins(torch.cat(problem.outputs), labels).cpu().numpy()
@@ -68,4 +68,4 @@ class Margin:
             "accuracy": float((each > 0).mean()),
         }
         value = float(np.quantile(each, self.quantile))
-        return Outcome(value, 0.0, True, f"exact, quantile {self.quantile:g}", details=details)
+        return Measured(value, 0.0, True, f"exact, quantile {self.quantile:g}", details=details)

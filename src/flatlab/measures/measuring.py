@@ -164,7 +164,7 @@ def read(
     """Read one measure; λ_max starts from what `memory` has, and adds to it."""
     problem = subject.problem
     warm = {"memory": memory} if isinstance(measure, LambdaMax) else {}
-    outcome = measure.read(problem, effort, **warm)
+    found = measure.read(problem, effort, **warm)
     settings = settings_of(measure)
     card = Card(
         problem.loss_name, subject.parameters, problem.size, problem.n, len(problem.batches),
@@ -172,10 +172,10 @@ def read(
         effort.spent, effort.seconds, settings,
     )  # fmt: skip
     stopped = ""
-    if not outcome.complete:
+    if not found.complete:
         own = f"max_products={settings.get('max_products')} was reached"
         stopped = effort.refused or (own if "max_products" in settings else "")
-    fields = {f.name: getattr(outcome, f.name) for f in dataclasses.fields(outcome)}
+    fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
     return Reading(name=name, symbol=measure.about.symbol, card=card, stopped=stopped, **fields)
 
 

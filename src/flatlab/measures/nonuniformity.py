@@ -15,7 +15,7 @@ from ..problem import Matrix, Problem
 from ..problem.examples import ROOM, require_examples
 from ..problem.problem import kernels
 from ..specs import spec
-from .contract import About, Outcome
+from .contract import About, Measured
 from .effort import Effort
 from .eigenvalues import Limit, Tolerance
 from .ends import extreme
@@ -96,9 +96,9 @@ class NonUniformity:
         exact="no: a bound on the error from the residual",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         effort.expect(20)
         space = krylov(spread(problem), effort, "lanczos")
         end = extreme(space, effort, -1, self.tolerance, self.max_products)
-        return end.outcome("Lanczos", s=math.sqrt(max(end.value, 0.0)))
+        return end.measured("Lanczos", s=math.sqrt(max(end.value, 0.0)))

@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..problem import Problem
 from ..problem.examples import require_examples
 from ..specs import spec
-from .contract import About, Outcome
+from .contract import About, Measured
 from .effort import Effort
 
 
@@ -37,9 +37,9 @@ class ParameterNorm:
         exact="yes",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
-        return Outcome(float(flat(problem).norm()), 0.0, True, "exact")
+        return Measured(float(flat(problem).norm()), 0.0, True, "exact")
 
 
 @spec
@@ -58,7 +58,7 @@ class Distance:
         exact="yes",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         if problem.reference is None:
             raise UserError(
@@ -66,7 +66,7 @@ class Distance:
                 "measure(..., reference=initial_state_dict)"
             )
         start = problem.reference.to("cpu", torch.float64)
-        return Outcome(float((flat(problem) - start).norm()), 0.0, True, "exact")
+        return Measured(float((flat(problem) - start).norm()), 0.0, True, "exact")
 
 
 @spec
@@ -90,11 +90,11 @@ class FisherRao:
         exact="yes",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         require_examples(problem)
         theta = flat(problem)
         squared = max(0.0, float(theta @ (problem.matrix("fisher") @ theta)))
         effort.spend()
         details = {"squared": squared}
-        return Outcome(math.sqrt(squared), 0.0, True, "exact, one product", details=details)
+        return Measured(math.sqrt(squared), 0.0, True, "exact, one product", details=details)

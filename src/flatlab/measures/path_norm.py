@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..problem import Problem
 from ..specs import spec
 from .chain import HOMOGENEOUS, LINEAR, homogeneous, matrices, plain_sequential, steps, written_out
-from .contract import About, Outcome
+from .contract import About, Measured
 from .effort import Effort
 
 
@@ -82,9 +82,9 @@ class PathNorm:
         exact="yes",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         with torch.no_grad():
             value = _path_norm(problem.model, problem.batches[0][0][:1])
         effort.spend()
-        return Outcome(value, 0.0, True, "exact")
+        return Measured(value, 0.0, True, "exact")

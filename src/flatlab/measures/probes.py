@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..problem import Matrix
-from .contract import Outcome, Vector
+from .contract import Measured, Vector
 from .effort import Effort
 
 Enough = Callable[[Vector, Vector], bool]
@@ -128,9 +128,9 @@ class Survey:
             return "exact, per-example gradients"
         return f"per-example gradients of {self.seen:,} of {self.population:,} examples"
 
-    def outcome(self, labels: tuple[str, ...] = ()) -> Outcome:
+    def measured(self, labels: tuple[str, ...] = ()) -> Measured:
         """Return it as a measure does: an array if there are labels."""
-        return Outcome(
+        return Measured(
             self.mean if labels else float(self.mean[0]),
             self.stderr if labels else float(self.stderr[0]),
             self.complete,

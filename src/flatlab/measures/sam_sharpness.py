@@ -9,8 +9,8 @@ from pydantic import Field
 
 from ..problem import Problem
 from ..specs import spec
-from .ascent import Hill, Region, outcome_of_worst, quadratic, rounding
-from .contract import About, Outcome
+from .ascent import Hill, Region, quadratic, rounding, worst_rise
+from .contract import About, Measured
 from .effort import Effort
 
 Radius = Annotated[float, Field(gt=0)]
@@ -43,10 +43,10 @@ class SamSharpness:
         exact="no: a lower bound of the maximum",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         region = Region(torch.ones(problem.size, dtype=torch.float64), self.rho, "l2")
-        return outcome_of_worst(problem, region, effort, self.steps, self.restarts)
+        return worst_rise(problem, region, effort, self.steps, self.restarts)
 
 
 @spec
@@ -70,7 +70,7 @@ class OneStepSharpness:
         exact="yes, as the value of one step; a lower bound of the maximum",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         effort.expect(3)
         region = Region(torch.ones(problem.size, dtype=torch.float64), self.rho, "l2")
@@ -85,4 +85,4 @@ class OneStepSharpness:
             "rounding": rounding(problem, foot.value),
         }
         method = "one step along the gradient" if foot.slope.any() else "zero gradient: no step"
-        return Outcome(max(0.0, there.value - foot.value), 0.0, True, method, details=details)
+        return Measured(max(0.0, there.value - foot.value), 0.0, True, method, details=details)

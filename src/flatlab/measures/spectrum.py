@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ..problem import Problem
 from ..specs import spec
-from .contract import About, Outcome
+from .contract import About, Measured
 from .effort import Effort
 from .eigenvalues import Kind, Limit
 from .krylov import krylov
@@ -42,7 +42,7 @@ class Spectrum:
         exact="no: a standard error at each point",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure; the error at a grid point is the standard error over probes."""
         matrix = problem.matrix(self.matrix)
         steps = min(self.steps, matrix.size)
@@ -75,7 +75,7 @@ class Spectrum:
             "weights": np.concatenate(weights) / len(nodes),
             "sigma": sigma,
         }
-        return Outcome(
+        return Measured(
             bumps.mean(0), stderr, False, f"Lanczos quadrature, {len(bumps)} probes",
             len(bumps) - 1, complete, (), details,
         )  # fmt: skip

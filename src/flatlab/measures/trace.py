@@ -17,7 +17,7 @@ from ..problem.examples import exact_traces
 from ..problem.ghost import CHUNK
 from ..problem.selection import layer_of
 from ..specs import spec
-from .contract import About, Outcome, Vector
+from .contract import About, Measured, Vector
 from .effort import Effort
 from .eigenvalues import Kind, Limit, Tolerance
 from .probes import Survey, dense_within, orthogonal_to, sample, sketch, survey
@@ -110,18 +110,18 @@ class Trace:
         "otherwise a standard error",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         way = route(problem, self.matrix, self.method, effort)
         if way == "exact":
             found = by_examples(
                 problem, self.matrix, effort, lambda traces: np.array([sum(traces.values())])
             )
-            return found.outcome()
+            return found.measured()
         matrix = problem.matrix(self.matrix)
         dense = dense_within(matrix, effort) if way == "dense" else None
         if dense is not None:
-            return Outcome(float(dense.trace()), 0.0, True, "exact, dense")
+            return Measured(float(dense.trace()), 0.0, True, "exact, dense")
         effort.expect(60)
         Q, AQ = sketch(matrix, effort)
         large = float((Q * AQ).sum())
@@ -136,7 +136,7 @@ class Trace:
             lambda mean, error: float(error[0]) <= self.tolerance * abs(large + float(mean[0])),
             self.max_products,
         )
-        return Outcome(
+        return Measured(
             large + float(drawn.mean[0]), float(drawn.stderr[0]), False,
             f"Hutch++, {len(drawn.rows)} probes", drawn.dof, drawn.complete,
         )  # fmt: skip
@@ -165,7 +165,7 @@ class LayerTrace:
         exact="as the trace",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure; the tolerance is relative to the largest layer."""
         layers = problem.layers
 
@@ -178,13 +178,13 @@ class LayerTrace:
         way = route(problem, self.matrix, self.method, effort)
         if way == "exact":
             found = by_examples(problem, self.matrix, effort, by_layer)
-            return found.outcome(tuple(layers))
+            return found.measured(tuple(layers))
         matrix = problem.matrix(self.matrix)
         dense = dense_within(matrix, effort) if way == "dense" else None
         if dense is not None:
             diagonal = dense.diagonal()
             values = np.array([float(diagonal[part].sum()) for part in layers.values()])
-            return Outcome(values, 0.0 * values, True, "exact, dense", labels=tuple(layers))
+            return Measured(values, 0.0 * values, True, "exact, dense", labels=tuple(layers))
         effort.expect(100)
 
         def probe(i: int) -> np.ndarray:
@@ -198,7 +198,7 @@ class LayerTrace:
             lambda mean, error: bool(error.max() <= self.tolerance * np.abs(mean).max()),
             self.max_products,
         )
-        return Outcome(
+        return Measured(
             drawn.mean, drawn.stderr, False, f"Hutchinson, {len(drawn.rows)} probes",
             drawn.dof, drawn.complete, tuple(layers),
         )  # fmt: skip

@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..problem import Problem
 from ..specs import spec
 from .chain import plain_sequential, steps, written_out
-from .contract import About, Outcome
+from .contract import About, Measured
 from .effort import Effort
 
 
@@ -37,13 +37,13 @@ class WeightedNorm:
         exact="yes",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Outcome:
+    def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         first, bias, second = _layers(problem.model)
         q = self.q or float(first.shape[1])
         squares = [float(p.detach().double().square().sum()) for p in (first, *bias, second)]
         value = sum(squares[:-1]) + q * squares[-1]
-        return Outcome(value, 0.0, True, "exact", details={"root": math.sqrt(value), "q": q})
+        return Measured(value, 0.0, True, "exact", details={"root": math.sqrt(value), "q": q})
 
 
 def _layers(model: nn.Module) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:

@@ -40,7 +40,7 @@ ALLOWED = {
     "engine": f"{FOUNDATIONS} anatomy data models losses files",
     "training": f"{FOUNDATIONS} engine optim models data losses measures anatomy files",
     "theory": f"{FOUNDATIONS} data models losses optim problem measures",
-    "jobs": "errors files training engine models",
+    "jobs": "errors training engine models",
     "claims": f"{FOUNDATIONS} data models losses optim problem measures theory training "
     "experiments jobs",
     "experiments": f"{FOUNDATIONS} data models losses training theory measures jobs files",

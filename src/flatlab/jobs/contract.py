@@ -107,8 +107,8 @@ class Progress:
     info: dict[str, Any]
 
 
-# A job's events: Started, any number of Progress, and its Outcome as the last. A job that could not
-# be started has only an Outcome.
+# A job's events are Started, any number of Progress, and Outcome. A job that could not be started
+# has only an Outcome.
 Event = Started | Progress | Outcome
 
 
@@ -116,8 +116,9 @@ class Backend(Protocol):
     """Runs jobs somewhere. The contract is tested by tests/jobs/test_backends.py.
 
     A job that dies, by a signal or with its machine, ends as "failed" with an error that names the
-    cause. One that was cancelled and leaves no word ends as `NOT_SAVED`. No submitted job is lost:
-    each gets exactly one Outcome, which is its last event.
+    cause. A job that was cancelled ends as it says; if it says nothing, as `NOT_SAVED`, and if it
+    was still queued, as `NOT_STARTED`. No job is lost: each has exactly one Outcome, as its last
+    event.
     """
 
     def room(self) -> int:

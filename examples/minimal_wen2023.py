@@ -14,7 +14,7 @@ Where a network fits every label, the trace of the Hessian of L = (1/n) Î£ (f âˆ
     with bias            0.0031          1.034       29.3%
 
 That took 35 seconds on one core (seeds 1 and 2: 36 and 38 seconds, 3.5 and 1.0 % against 30.7 and
-31.7 %). The paper trains hundreds of times longer; `flatlab run wen2023/table1` does that.
+31.7 %). The paper trains hundreds of times longer: `flatlab run wen2023/table1 --preset paper`.
 """
 
 import argparse

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from flatlab.claims import claims
+from flatlab.claims.errata import ERRATA
 
 ROOT = Path(__file__).parents[2]
 WORDS = ("holds", "holds corrected", "consistent", "refuted", "by experiment", "not checkable",
@@ -14,22 +15,42 @@ WORDS = ("holds", "holds corrected", "consistent", "refuted", "by experiment", "
 IDS = re.compile(r"`((?:wen2023|kaur2022|wu2025|flatlab|summary001)\.[\w.]+)`")
 
 
+COLUMNS = ("wen2023", "kaur2022", "wu2025", "others", "all")
+
+
+def column(claim):
+    return claim.source if claim.source in COLUMNS else "others"
+
+
 def table():
-    """Return the README's table of claims for each source and word."""
-    rows = [f"| source | claims | {' | '.join(WORDS)} |", "|---" * (len(WORDS) + 2) + "|"]
-    sources = dict.fromkeys(each.source for each in claims().values())
-    for source in [*sources, "all"]:
-        found = [each for each in claims().values() if source in (each.source, "all")]
-        count = Counter(each.expected for each in found)
-        cells = " | ".join(str(count[word] or "") for word in WORDS)
-        rows.append(f"| {source} | {len(found)} | {cells} |")
-    return "\n".join(rows)
+    """Return the table of docs/theory.md: the number of claims for each verdict and source."""
+    count = Counter((each.expected, column(each)) for each in claims().values())
+    count += Counter((each.expected, "all") for each in claims().values())
+    rows = [f"| verdict | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for word in WORDS:
+        cells = " | ".join(str(count[word, name] or "") for name in COLUMNS)
+        rows.append(f"| {word} | {cells} |")
+    totals = (sum(count[word, name] for word in WORDS) for name in COLUMNS)
+    return "\n".join([*rows, f"| claims | {' | '.join(map(str, totals))} |"])
+
+
+def test_the_page_of_the_theory_counts_the_claims():
+    text = (ROOT / "docs/theory.md").read_text(encoding="utf-8")
+    checks = sum(each.check is not None for each in claims().values())
+    assert table() in text and f"{checks} of {len(claims())}" in text
+    assert f"{len(ERRATA)} errata" in text
 
 
 def test_the_readme_counts_the_claims():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    checks = sum(each.check is not None for each in claims().values())
-    assert table() in text and f"{checks} of {len(claims())}" in text
+    count = Counter((each.source, each.expected) for each in claims().values())
+    for source, author in (("wen2023", "K. Wen"), ("kaur2022", "S. Kaur"), ("wu2025", "L. Wu")):
+        total = sum(each.source == source for each in claims().values())
+        assert re.search(rf"^\| {author}.* \| {total} \| ", text, re.MULTILINE)
+    assert f"{count['wen2023', 'holds corrected']} are wrong as printed" in text
+    assert count["wen2023", "refuted"] == 1 and "and one is refuted" in text
+    checked = sum(count["kaur2022", word] for word in ("holds", "holds corrected", "consistent"))
+    assert f"the claims of its theory, {checked} of them" in text
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/theory.md", "docs/errata.md"])

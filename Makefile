@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOME_DIVERGE := || test $$? -eq 3  # as some settings do, which is told in the results
 
-.PHONY: demo test setup lint errata reproduce results bench clean
+.PHONY: demo test setup lint errata rooms reproduce results bench clean
 
 demo: setup  ## Decide Table 1 of Wen, Li & Ma and draw its pictures.
 	$(BIN)/flatlab run wen2023/table1 --out results
@@ -27,6 +27,9 @@ lint: setup
 
 errata: setup  ## Check what decides the errata of the sources, and write docs/errata.md anew.
 	$(BIN)/python -m flatlab.report.errata_page docs/errata.md
+
+rooms: setup  ## Draw the rooms of the code and their imports: docs/images/rooms.png.
+	$(BIN)/python tests/rooms.py
 
 reproduce: setup  ## Decide every figure of Wen, Li & Ma (preset lab).
 	$(BIN)/flatlab reproduce wen2023 --out results

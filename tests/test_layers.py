@@ -6,7 +6,6 @@ The source is read, not run, except where the question is what an import drags i
 from __future__ import annotations
 
 import ast
-import functools
 import os
 import re
 import subprocess
@@ -16,11 +15,7 @@ from pathlib import Path
 
 import pytest
 
-import flatlab
-
-ROOT = Path(flatlab.__file__).parent
-FILES = sorted(ROOT.rglob("*.py"))
-NAMES = [str(path.relative_to(ROOT)) for path in FILES]
+from rooms import NAMES, PICTURE, ROOT, arrows, drawn, listed, room_of, rooms_imported, tree_of
 
 # A room is a file or a folder of src/flatlab. Each line: the room, and the rooms it may import.
 # `errors` says what went wrong, `randomness` draws, `specs` makes values of options: foundations.
@@ -50,31 +45,6 @@ ALLOWED = {
     "__main__": "cli",
     "__init__": "data models optim errors losses training measures problem anatomy",
 }
-
-
-@functools.cache
-def tree_of(name):
-    return ast.parse((ROOT / name).read_text(encoding="utf-8"), filename=name)
-
-
-def room_of(name):
-    return Path(name).parts[0].removesuffix(".py")
-
-
-def rooms_imported(name):
-    """Return the rooms a file imports, also inside functions and for type checking only."""
-    package = ["flatlab", *Path(name).parent.parts]
-    found = set()
-    for node in ast.walk(tree_of(name)):
-        targets = []
-        if isinstance(node, ast.Import):
-            targets = [alias.name.split(".") for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            start = package[: len(package) - node.level + 1] if node.level else []
-            module = [*start, *(node.module or "").split(".")] if node.module else start
-            targets = [[*module, alias.name] for alias in node.names]
-        found |= {target[1] for target in targets if target[0] == "flatlab" and len(target) > 1}
-    return found - {room_of(name)}
 
 
 def packages_imported(name):
@@ -121,6 +91,16 @@ def test_the_arrows_have_no_cycle():
         assert ready, f"a cycle among {sorted(left)}"
         done |= ready
         left = {room: allowed for room, allowed in left.items() if room not in ready}
+
+
+def test_the_picture_shows_the_imports_of_today():
+    assert drawn() == listed(arrows()), "draw docs/images/rooms.png anew: make rooms"
+
+
+def test_the_page_has_a_row_for_every_room():
+    text = (PICTURE.parents[1] / "architecture.md").read_text(encoding="utf-8")
+    rows = set(re.findall(r"^\| `(\w+)` \| \S.* \|.*\|$", text, re.MULTILINE))
+    assert not arrows().keys() - rows
 
 
 def test_only_the_engine_says_njit():

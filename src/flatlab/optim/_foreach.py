@@ -19,7 +19,7 @@ def norm(tensors: Sequence[Tensor]) -> Tensor:
     >>> norm([torch.tensor([3.0]), torch.tensor([[4.0]])])
     tensor(5.)
     """
-    # Sixteen bits hold three digits, and no norm above 65504.
+    # 16-bit floats hold three digits, and float16 no norm above 65504.
     short = any(t.dtype in (torch.float16, torch.bfloat16) for t in tensors)
     parts = torch._foreach_norm(list(tensors), 2, torch.float32 if short else None)
     whole: Tensor = torch.linalg.vector_norm(torch.stack([p.to(parts[0].device) for p in parts]))
@@ -39,7 +39,7 @@ def dot(one: Sequence[Tensor], two: Sequence[Tensor]) -> Tensor:
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    if a.is_complex():  # Re⟨conj(a), b⟩, which the norm above belongs to
+    if a.is_complex():  # Re⟨conj(a), b⟩, the product that the norm above belongs to
         a, b = torch.view_as_real(a.resolve_conj()), torch.view_as_real(b.resolve_conj())
     return torch.sum(a * b)
 
@@ -70,7 +70,7 @@ def add_scaled_(params: Sequence[Tensor], moves: Sequence[Tensor], factor: Tenso
 
 
 def ratio(above: Tensor | float, below: Tensor) -> Tensor:
-    """Return above/below, and 0 where that is no number: no direction means no displacement.
+    """Return above/below, or 0 where that is not finite: no direction means no displacement.
 
     >>> ratio(1.0, torch.tensor(0.0)), ratio(0.0, torch.tensor(0.0)), ratio(1.0, torch.tensor(4.0))
     (tensor(0.), tensor(0.), tensor(0.2500))

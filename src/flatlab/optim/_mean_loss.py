@@ -1,4 +1,4 @@
-"""m-SAM cuts a batch: its loss must be the mean over the examples it is given."""
+"""The check that a loss is a mean over examples, which m-SAM needs because it splits batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Loss = Callable[[Any, Tensor], Tensor]
 
 
 def scalar(loss: Any) -> Tensor:
-    """Return the value of a loss; refuse what is no scalar tensor."""
+    """Return the value of a loss; refuse anything but a scalar tensor."""
     if not isinstance(loss, Tensor):
         raise UserError(
             f"loss must return a scalar tensor, got {type(loss).__name__}: "
@@ -30,9 +30,9 @@ def scalar(loss: Any) -> Tensor:
 def check_mean(loss: Loss, output: Any, y: Tensor, m: int) -> None:
     """Refuse a loss whose value on a batch is not the mean of its values on groups of m examples.
 
-    Class weights or an ignored label that divide by the group's own weight are such: with m = 1
-    they cancel. Nothing is said of a loss that is not finite, that draws random numbers, or whose
-    output has no row for each example.
+    An example is a loss with class weights or an ignored label that divides by the total weight of
+    the group: with m = 1 the weights cancel. A loss that is not finite, that draws random numbers,
+    or whose output does not have one row for each example is not checked.
 
     >>> f, y = torch.tensor([1.0, 2.0]), torch.zeros(2)
     >>> check_mean(lambda f, y: (f - y).square().mean(), f, y, 1)

@@ -1,4 +1,4 @@
-"""Checks of options: each returns a plain Python value, or says what was given and is allowed."""
+"""Checks of options: each returns a plain Python value, or raises and says what is allowed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def number(value: Any) -> float:
 
 
 def not_negative(name: str, value: Any) -> float:
-    """Return a finite number that is not below zero; refuse anything else.
+    """Return a finite number >= 0; refuse anything else.
 
     >>> not_negative("rho", -0.1)
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""ASAM: the ascent measured in units of each weight."""
+"""ASAM: the ascent, with each weight as its own unit of length."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ASAM(AscentOptimizer):
             foreach.add_scaled_(part.params, move, factor)
 
     def _scales(self, part: Part) -> dict[int, Tensor]:
-        """Return T for the parameters that are rescaled, by their place in the part."""
+        """Return T for each rescaled parameter, by its index in the part."""
         places = [k for k, p in enumerate(part.params) if self.adapt_bias or p.ndim > 1]
         if not places:
             return {}

@@ -29,7 +29,7 @@ class Part:
 
 @dataclass
 class Climb:
-    """A step under way: gradients at θ if still needed, and θ itself if the weights left it."""
+    """A step under way: gradients at θ if still needed, and θ itself if the weights have left."""
 
     params: list[Tensor]
     grads: list[Tensor]
@@ -44,19 +44,20 @@ class Climb:
 class AscentOptimizer(WrappedOptimizer):
     """One step: θ ← base(θ, G), with G made from the gradients at θ and at θ + e(θ).
 
-    A member defines e by `_ascend`, and G by `_descent` where it is not just the gradient at
-    θ + e. A gradient of zero has no direction: then e = 0. Weight decay is the base optimizer's:
-    it acts at θ and takes no part in the ascent. Where a group is maximised (the base optimizer's
-    `maximize`), the adversary goes down: e(θ) is against the gradient.
+    A member of the family defines e by `_ascend`, and G by `_descent` if G is not simply the
+    gradient at θ + e. A zero gradient has no direction: then e = 0. Weight decay is the base
+    optimizer's: it acts at θ and takes no part in the ascent. In a group that is maximised (the
+    base optimizer's `maximize`), e(θ) points against the gradient.
 
     Args:
         params: Parameters or groups (a group may have its own `rho`), or a base optimizer.
         base: Class of the base optimizer; torch.optim.SGD if none is given.
         rho: Ascent radius. With rho = 0 in every group the step is the base optimizer's.
-        model: Whose BatchNorm statistics the first pass alone updates; None for all modules that
-            the second pass runs. Name it for compiled or scripted modules, which run no hooks.
+        model: The model whose BatchNorm statistics only the first pass updates; None for all
+            modules that the second pass runs. Name it for compiled or scripted modules, which run
+            no hooks.
         same_noise: Whether both passes draw the same random numbers (dropout masks).
-        clip: Largest norm of the gradient that the base optimizer is given; None is no limit.
+        clip: Largest norm of the gradient that the base optimizer receives; None is no limit.
         **options: Options of the base optimizer, such as lr, momentum and weight_decay.
     """
 
@@ -91,15 +92,15 @@ class AscentOptimizer(WrappedOptimizer):
 
     def _climbs(self) -> bool:
         """Return whether this step leaves θ at all."""
-        radii = [self._radius(group) for group in self.param_groups]  # all: each is checked
+        radii = [self._radius(group) for group in self.param_groups]  # checks every group
         return any(radius > 0 for radius in radii)
 
     def _radius(self, group: dict[str, Any]) -> float:
-        """Return the length of a group's ascent; a schedule may have set its rho to anything."""
+        """Return the length of a group's ascent, checked because a schedule may have changed it."""
         return not_negative("rho", group["rho"])
 
     def _reach(self, group: dict[str, Any]) -> float:
-        """Return the radius with the sign of the ascent along the gradient."""
+        """Return the radius, negative if the ascent goes against the gradient."""
         return adversary(group) * self._radius(group)
 
     @torch.no_grad()
@@ -129,9 +130,9 @@ class AscentOptimizer(WrappedOptimizer):
                 self.cancel()
                 raise
             if type(self)._descent is AscentOptimizer._descent:
-                climb.grads = []  # their memory serves the second pass
+                climb.grads = []  # the second pass reuses their memory
         for p in params:
-            p.grad = None  # where they are needed, they live on in `climb`
+            p.grad = None  # `climb` keeps them if they are needed
         return climbs
 
     @torch.no_grad()
@@ -143,7 +144,7 @@ class AscentOptimizer(WrappedOptimizer):
         climb = self._climb
         if climb is None:
             raise UserError("second_step needs a first_step before it: backward, first_step, ...")
-        self.cancel()  # first of all: whatever fails from here on, the weights are θ
+        self.cancel()  # first, so that the weights are θ whatever fails later
         if climb.before is not None and scaler is not None:
             scaler.unscale_(self.base)
         if climb.before is None:
@@ -157,10 +158,10 @@ class AscentOptimizer(WrappedOptimizer):
             scaler.step(self.base)
         else:
             self.base.step()
-        self._opt_called = True  # torch's schedulers ask whether a step came before theirs
+        self._opt_called = True  # torch's schedulers check that a step came before theirs
 
     def cancel(self) -> None:
-        """Give up a step between first_step and second_step: the weights are θ again."""
+        """Abandon a step between first_step and second_step: the weights are θ again."""
         if self._climb is not None:
             with torch.no_grad():
                 self._climb.restore()
@@ -179,7 +180,7 @@ class AscentOptimizer(WrappedOptimizer):
         """Compute the gradients at θ + e inside this block, with the first pass's random numbers.
 
         Gradients are cleared on entry; BatchNorm statistics are left alone. If the block raises,
-        the weights go back to θ and the step is given up.
+        the weights go back to θ and the step is abandoned.
         """
         if self._climb is None:
             raise UserError("second_pass needs a first_step before it")
@@ -225,12 +226,12 @@ class AscentOptimizer(WrappedOptimizer):
         return super().state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from `state_dict()`, bit by bit; a step under way is given up."""
+        """Continue from `state_dict()`, bit by bit; a step under way is abandoned."""
         self.cancel()
         super().load_state_dict(state_dict)
 
     def _save(self, params: list[Tensor]) -> list[Tensor]:
-        """Return a copy of θ, in the memory of the last one: fresh pages cost as much as a pass."""
+        """Return a copy of θ in the memory of the last copy: fresh pages cost as much as a pass."""
         buffers = []
         for p in params:
             old = self._saved.get(p)

@@ -1,4 +1,4 @@
-"""Friendly-SAM: the ascent along the noise of the batch's gradient."""
+"""Friendly-SAM: the ascent along the gradient noise of the batch."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class FriendlySAM(AscentOptimizer):
         return means
 
     def _descent(self, climb: Climb) -> None:
-        if climb.before is None:  # rho = 0: m follows the gradients whatever the radius
+        if climb.before is None:  # rho = 0: m follows the gradients even so
             self._means = self._averages(climb.params, climb.grads)
-        # Only now: a step that was given up is forgotten.
+        # Only now, so that an abandoned step leaves no trace.
         if bool(torch.isfinite(foreach.norm(self._means))):
             for p, mean in zip(climb.params, self._means, strict=True):
                 self.state[p]["mean"] = mean

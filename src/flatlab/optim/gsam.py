@@ -1,4 +1,4 @@
-"""GSAM: SAM that also closes the gap between the perturbed loss and the loss."""
+"""GSAM: SAM that also reduces the gap between the perturbed loss and the loss."""
 
 from __future__ import annotations
 

@@ -23,13 +23,13 @@ class LabelNoiseSGD(WrappedOptimizer):
                    likely (classification; Damian et al. 2021, arXiv:2106.06530, replace labels too)
         θ ← base(θ, ∇L(θ; x, ỹ))
 
-    The generator is the caller's: to resume bit by bit, save `generator.get_state()` beside
-    `state_dict()` and set it again.
+    The generator belongs to the caller: to resume bit by bit, save `generator.get_state()` beside
+    `state_dict()` and restore both.
 
     Args:
         params: Parameters or groups, or a base optimizer.
         noise: Amplitude, or the probability of a flip.
-        generator: Where the noise is drawn from; nothing else is touched.
+        generator: Source of the noise; no other generator is touched.
         kind: "sign", "gaussian" or "flip".
         classes: Number of classes, for "flip".
         base: Class of the base optimizer; torch.optim.SGD if none is given.
@@ -106,7 +106,7 @@ class LabelNoiseSGD(WrappedOptimizer):
     def step(  # type: ignore[override]
         self, closure: Callable[[Tensor], Any] | None = None, labels: Tensor | None = None
     ) -> Any:
-        """Take one step; the closure is given noisy labels, calls backward and returns the loss."""
+        """Take one step; the closure receives noisy labels, calls backward and returns the loss."""
         if not callable(closure) or labels is None:
             raise UserError(
                 "LabelNoiseSGD.step needs a closure and the labels: step(closure, labels) calls "

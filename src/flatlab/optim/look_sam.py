@@ -1,4 +1,4 @@
-"""LookSAM: the second gradient every k steps, and its memory in between."""
+"""LookSAM: a second gradient every k steps, remembered in between."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class LookSAM(SAM):
         other steps:      g_s = g + alpha ‖g‖ g_v/‖g_v‖
         θ ← base(θ, g_s)
 
-    Norms and products are over all parameters together. Where g_s is parallel to g up to rounding,
-    g_v is taken as zero and the other steps are the base optimizer's. A step whose gradients are
+    Norms and products are over all parameters together. If g_s is parallel to g up to rounding, g_v
+    is zero and the other steps are the base optimizer's. A step whose gradients are
     not finite is not counted, so the next one climbs.
 
     Args:

@@ -1,4 +1,4 @@
-"""m-SAM: every m examples climb by themselves. m = 1 is 1-SAM."""
+"""m-SAM: every group of m examples has an ascent of its own. m = 1 is 1-SAM."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Weights = dict[str, Tensor]
 class MSAM(WrappedOptimizer):
     """m-SAM (Foret et al. 2021, section 4.1; Andriushchenko & Flammarion 2022), on one device.
 
-    A batch of n examples is cut, in its order, into groups S of m examples, the last one maybe
+    A batch of n examples is split, in order, into groups S of m examples; the last may be
     smaller. With g_S the gradient of the mean loss of a group,
 
         G = Σ_S (|S|/n) g_S(θ + rho g_S(θ)/‖g_S(θ)‖),   θ ← base(θ, G)
@@ -34,17 +34,17 @@ class MSAM(WrappedOptimizer):
 
     Args:
         model: The network; parameters that do not require a gradient stay as they are.
-        loss: loss(output, target), a scalar: the mean over the examples it is given, which the
-            first batch is used to check.
+        loss: loss(output, target), a scalar: the mean over the examples it is given. This is
+            checked on the first batch.
         base: Class of the base optimizer; torch.optim.SGD if none is given.
         rho: Ascent radius.
         m: Examples in a group.
-        chunk: Groups computed at once by "vmap": memory is `chunk` copies of the gradient; None
-            takes all.
+        chunk: Number of groups that "vmap" computes at once, each with its own copy of the gradient
+            in memory; None for all.
         method: "vmap" computes groups together by torch.func; "loop" one after the other, with
             the same dropout mask in both passes and BatchNorm statistics updated once a group;
-            "auto" takes "loop" for a model with active dropout or BatchNorm, and for one that vmap
-            turns out to refuse, such as one with functional dropout; "vmap" otherwise.
+            "auto" takes "loop" for a model with active dropout or BatchNorm, and for a model that
+            vmap refuses (functional dropout, for example); otherwise "vmap".
         params: Groups of the model's parameters or a base optimizer; None is all in one group.
         **options: Options of the base optimizer.
     """
@@ -117,7 +117,7 @@ class MSAM(WrappedOptimizer):
         return found
 
     def _check_loss(self, x: Tensor, y: Tensor) -> None:
-        """Refuse a loss that is no mean over examples, on the first batch that is cut."""
+        """Refuse a loss that is not a mean over examples, on the first batch that is split."""
         if self._checked or len(x) <= self.m:
             return
         noise = Noise(p.device for p in self._tensors())
@@ -138,7 +138,7 @@ class MSAM(WrappedOptimizer):
             return self._by_loop(x, y, radius)
         try:
             return self._by_vmap(x, y, radius)
-        except torch.cuda.OutOfMemoryError:  # `chunk` is the remedy
+        except torch.cuda.OutOfMemoryError:  # out of memory: `chunk` helps
             raise
         except RuntimeError as error:
             # vmap refuses random numbers before they are drawn (functional dropout, attention's),
@@ -150,12 +150,12 @@ class MSAM(WrappedOptimizer):
                 ) from error
             if self.method == "vmap":
                 raise
-        total = self._by_loop(x, y, radius)  # an error of the model's own is raised here again
+        total = self._by_loop(x, y, radius)  # the loop raises an error of the model's own again
         self._unmapped = True
         return total
 
     def _together(self, x: Tensor, y: Tensor, radius: dict[str, float]) -> Weights:
-        """Return the gradient of the batch at θ, without the parameters that it does not use."""
+        """Return the gradient of the batch at θ; parameters that it does not use are left out."""
         named = dict(self.model.named_parameters())
         with torch.enable_grad():
             loss = scalar(self.loss(self.model(x), y))
@@ -167,7 +167,7 @@ class MSAM(WrappedOptimizer):
         """Return G by name, and the loss under "", from groups computed together."""
         names = tuple(radius)
         if names not in self._used:
-            # Once: torch.func says 0 where the base optimizer must see no gradient at all.
+            # torch.func gives 0 for an unused parameter; the base must see no gradient at all.
             noise = Noise(p.device for p in self._tensors())
             with frozen_batchnorm(self.model):
                 self._used = {names: set(self._together(x[: self.m], y[: self.m], radius))}
@@ -202,7 +202,7 @@ class MSAM(WrappedOptimizer):
         return total
 
     def _by_loop(self, x: Tensor, y: Tensor, radius: dict[str, float]) -> Weights:
-        """Return the same, one group after the other, through the module itself."""
+        """Return the same as `_by_vmap`, one group after the other, through the module itself."""
         named = dict(self.model.named_parameters())
         params: list[Tensor] = [named[name] for name in radius]
         total: Weights = {}

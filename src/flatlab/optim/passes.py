@@ -1,4 +1,4 @@
-"""The two passes of a SAM step see the same noise, and BatchNorm's statistics see one of them."""
+"""What the two passes of a SAM step share: their noise, and one update of BatchNorm statistics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def frozen_batchnorm(model: nn.Module | None = None) -> Iterator[None]:
     """Leave the running statistics of every BatchNorm (and InstanceNorm) alone inside the block.
 
     The layers still normalise by the batch, so outputs and gradients are those of training. Without
-    a model, these are the layers that are called inside the block, whatever model they are in.
+    a model, every such layer that is called inside the block is meant.
 
     >>> layer = nn.BatchNorm1d(2)
     >>> with frozen_batchnorm(layer):
@@ -30,7 +30,7 @@ def frozen_batchnorm(model: nn.Module | None = None) -> Iterator[None]:
     def freeze(layer: nn.Module, given: Any = None) -> None:
         if isinstance(layer, _NormBase) and layer.training and layer.track_running_stats:
             kept.append((layer, layer.running_mean, layer.running_var))
-            # BatchNorm asks the flag, InstanceNorm the tensors.
+            # BatchNorm looks at the flag, InstanceNorm at the tensors.
             layer.track_running_stats = False
             layer.running_mean = layer.running_var = None
 
@@ -67,7 +67,7 @@ class Noise:
         }
 
     def replay(self) -> None:
-        """Put the generators back to where they were."""
+        """Set the generators back to the stored state."""
         torch.set_rng_state(self._cpu)
         for device, state in self._cuda.items():
             torch.cuda.set_rng_state(state, device)

@@ -1,4 +1,4 @@
-"""What every member of the family shares: a base optimizer inside, with one set of groups."""
+"""What every member of the family shares: a base optimizer and one set of parameter groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Base = Callable[..., Optimizer]
 
 
 def adversary(group: dict[str, Any]) -> int:
-    """Return the adversary's side of the gradient: against it where the base maximises.
+    """Return the sign of the ascent along the gradient: −1 if the base optimizer maximises.
 
     >>> adversary({"maximize": True}), adversary({"lr": 0.1})
     (-1, 1)
@@ -27,7 +27,7 @@ def adversary(group: dict[str, Any]) -> int:
 
 
 class WrappedOptimizer(Optimizer):
-    """An optimizer that changes the gradient, or where it is taken, and lets a base step.
+    """An optimizer that changes the gradient, or where it is taken, and lets a base optimizer step.
 
     Wrapper and base share one list of parameter groups, so a learning-rate scheduler may be given
     the wrapper and acts on the base. The wrapper's own options (`rho`) are keys of the groups.
@@ -101,7 +101,7 @@ class WrappedOptimizer(Optimizer):
         return {"optimizer": type(self).__name__, "base": type(self.base).__name__}
 
     def _check_fit(self, state_dict: dict[str, Any]) -> None:
-        """Refuse the state of another class or base; where none is named, one of other keys."""
+        """Refuse the state of another class or base; a state without names goes by its keys."""
         ours = self._names()
         theirs = state_dict.get("names", ours)
         if theirs != ours:
@@ -120,7 +120,8 @@ class WrappedOptimizer(Optimizer):
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        # A scheduler hangs a `step` bound to this very object on it: a copy must not have that.
+        # A scheduler replaces `step` on the object by one bound to it; a copy must not inherit
+        # that.
         return {name: value for name, value in self.__dict__.items() if name != "step"}
 
     def _tensors(self) -> list[Tensor]:
@@ -128,8 +129,8 @@ class WrappedOptimizer(Optimizer):
 
 
 def _steps_alone(base: Optimizer) -> bool:
-    """Return whether `base.step()` needs no closure: LBFGS's does, and this family's."""
-    # The class's, with self first: a scheduler hangs a wrapped `step` on the object.
+    """Return whether `base.step()` works without a closure, unlike LBFGS's and this family's."""
+    # Look at the class, whose first argument is self: a scheduler replaces `step` on the object.
     given = list(inspect.signature(type(base).step).parameters.values())[1:]
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = [p for p in given if p.default is p.empty and p.kind not in optional]

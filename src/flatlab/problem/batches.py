@@ -1,4 +1,4 @@
-"""What a user calls data, as a list of checked batches (x, y)."""
+"""The user's data in any accepted form → a list of checked batches (x, y)."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ ACCEPTED = (
 
 EMPTY = "data is empty: there is nothing to measure. Give at least one example"
 
-# Examples of a torch Dataset that are stacked at a time.
+# Number of examples of a torch Dataset that are stacked at a time.
 STACKED = 1024
 
 
 def batches_of(data: Any, batch_size: int | None) -> list[Batch]:
-    """Return the batches, in order; a pair or a Dataset is cut into pieces of `batch_size`.
+    """Return the batches, in order; a pair or a Dataset is split into pieces of `batch_size`.
 
-    A loader keeps its own batches. It is read twice, as a torch Dataset is, to see that both passes
-    give the same examples in whatever order: with random augmentation there is no one function to
-    measure.
+    A loader keeps its own batches. Loaders and torch Datasets are read twice, to check that both
+    passes give the same examples in some order: with random augmentation there is no fixed function
+    to measure.
     """
     size = _size(batch_size)
     if isinstance(data, Dataset):
@@ -76,7 +76,7 @@ def cut(batch: Batch, size: int | None) -> list[Batch]:
 
 
 def chosen(batches: Sequence[Batch], rows: NDArray[np.int64]) -> list[Batch]:
-    """Return the examples with these numbers, counted over all batches; empty batches vanish."""
+    """Return the examples with these indices, counted over all batches, without empty batches."""
     ordered, found, start = np.sort(rows), [], 0
     for x, y in batches:
         low, high = np.searchsorted(ordered, [start, start + len(x)])
@@ -90,14 +90,14 @@ def chosen(batches: Sequence[Batch], rows: NDArray[np.int64]) -> list[Batch]:
 def drawn(batches: Sequence[Batch], count: int, seed: int, purpose: str, index: int = 0) -> (
     list[Batch]
 ):  # fmt: skip
-    """Return `count` random examples of all the data, or all there are, in their order."""
+    """Return `count` random examples of all the data in their order, or all if there are fewer."""
     n = sum(len(x) for x, _ in batches)
     rows = generator(seed, purpose, index).choice(n, min(count, n), replace=False)
     return chosen(batches, rows)
 
 
 def joined(batches: Sequence[Batch], most: int | None) -> list[Batch]:
-    """Return neighbours whose examples have one shape as one batch, of at most `most` rows."""
+    """Join neighbouring batches of one example shape into batches of at most `most` rows."""
     groups: list[list[Batch]] = []
     for batch in batches:
         last = groups[-1] if groups else None
@@ -157,7 +157,7 @@ def _stacked(dataset: Any) -> list[Batch]:
 
 @contextlib.contextmanager
 def _blamed(data: Any) -> Iterator[None]:
-    """Turn an error in the user's own dataset into one that says so."""
+    """Turn an error raised by the user's own dataset into one that names the dataset."""
     try:
         yield
     except FlatlabError:
@@ -167,7 +167,7 @@ def _blamed(data: Any) -> Iterator[None]:
 
 
 def _is_map(data: Any) -> bool:
-    """Return whether it is a dataset of single examples: numbered, and of known length."""
+    """Return whether it is a dataset of single examples: indexed, and of known length."""
     if isinstance(data, TorchDataset):
         return not isinstance(data, IterableDataset) and hasattr(data, "__len__")
     plain = isinstance(data, Tensor | str | bytes | list | tuple | dict)

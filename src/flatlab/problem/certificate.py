@@ -2,13 +2,13 @@
 
 If it is (linear and convolutional layers, ReLU, max-pooling, BatchNorm with fixed statistics, each
 parameter used once), ∇²f has zero diagonal blocks there, so Tr ∇²L is the trace of the Gauss–Newton
-part. The question is put to the function itself and not to the names of its layers: along a random
-direction in one parameter, the second derivative of a random combination of outputs vanishes, with
-probability one, only if that block of every ∇²f does.
+part. The test looks at the function itself, not at the names of its layers. It takes the second
+derivative of a random combination of outputs along a random direction in one parameter. With
+probability one this vanishes only if that diagonal block of ∇²f vanishes for every output.
 
-Random examples of all the data are asked. What happens on a fraction q of them only (a smooth
-branch that few inputs take, an activation that is straight where nearly all of them fall) is missed
-with probability about (1 − q)^64; up to 64 examples are asked all.
+The test uses 64 random examples, or all if there are no more. Nonlinearity that shows on a fraction
+q of the examples only (a smooth branch that few inputs take, an activation that is straight where
+nearly all inputs fall) is missed with probability about (1 − q)^64.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ TOLERANCE = 1e-10
 
 
 def linear_in_each_parameter(problem: Problem, seed: int = 0) -> bool:
-    """Return whether all diagonal blocks of ∇²f vanish, seen on random examples in float64.
+    """Return whether all diagonal blocks of ∇²f vanish on random examples, computed in float64.
 
     Smooth activations and normalisations bend f by far more than rounding does. ReLU kinks carry
     curvature that no derivative sees; it is not counted here nor in the Hessian. A model that does
-    not run in float64, or has no second derivative, is not linear as far as this can tell.
+    not run in float64, or has no second derivative, counts as not linear.
     """
     if problem.mode == "train":
         return False

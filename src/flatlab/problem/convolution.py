@@ -1,8 +1,9 @@
-"""Convolutions whose second derivative costs as much as it must.
+"""Convolutions with a cheap second derivative.
 
 PyTorch differentiates a convolution's backward pass through transposed convolutions with kernels as
-large as the image, which processors do slowly. With y = w∗x, and g the gradient at y, the backward
-pass is bilinear, (g, x, w) ↦ (B_x(g, w), B_w(g, x)), and so is its own: for cotangents (v_x, v_w)
+large as the image, which are slow on a CPU. With y = w∗x, and g the gradient at y, the backward
+pass is bilinear, (g, x, w) ↦ (B_x(g, w), B_w(g, x)), and its own backward pass is bilinear too: for
+cotangents (v_x, v_w)
 
     ḡ = w∗v_x + v_w∗x,    x̄ = B_x(g, v_w),    w̄ = B_w(g, v_x),
 
@@ -23,7 +24,7 @@ _CONVOLUTIONS = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
 
 
 class _Shape(NamedTuple):
-    """How a convolution walks over its input."""
+    """Stride, padding and the like: how a convolution moves over its input."""
 
     stride: list[int]
     padding: list[int]
@@ -39,7 +40,7 @@ class _Shape(NamedTuple):
     def backward(
         self, g: Tensor, x: Tensor, w: Tensor, wanted: list[bool]
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Return the gradients at x, w and the bias, those that are wanted."""
+        """Return the wanted ones of the gradients at x, w and the bias."""
         made: tuple[Tensor | None, Tensor | None, Tensor | None]
         made = torch.ops.aten.convolution_backward(
             g, x, w, [len(w)], self.stride, self.padding, self.dilation, False, [0], self.groups,
@@ -92,12 +93,12 @@ class _Backward(Function):
 
 
 class FastConvolutions(TorchFunctionMode):
-    """While it is on, convolutions of batches on the processor are differentiated as above."""
+    """While it is active, convolutions of batches on the CPU are differentiated as above."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Convolve, or do whatever else is asked."""
+        """Replace convolutions; pass every other function on to torch."""
         kwargs = kwargs or {}
         if func in _CONVOLUTIONS:
             made = _convolve(_CONVOLUTIONS[func], *args, **kwargs)
@@ -116,9 +117,10 @@ def _convolve(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor | None:
-    """Return the convolution, or None for what is left to torch.
+    """Return the convolution, or None where torch's own is to be used.
 
-    That is a single image, padding by name, another device, and autocast, which would not see it.
+    That is for a single image, padding by name, another device, and under autocast, which would not
+    see this one.
     """
     single = input.ndim != axes + 2 or isinstance(padding, str)
     if single or input.device.type != "cpu" or torch.is_autocast_enabled("cpu"):

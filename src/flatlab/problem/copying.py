@@ -15,7 +15,7 @@ from .losses import first_line
 
 
 def copied(model: Any, dtype: str | None) -> nn.Module:
-    """Return a deep copy without gradients, in a dtype, or say why there can be none."""
+    """Return a deep copy without gradients, in a dtype, or raise and say why there is none."""
     if not isinstance(model, nn.Module):
         raise UserError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     if isinstance(model, torch.jit.ScriptModule):
@@ -35,7 +35,7 @@ def copied(model: Any, dtype: str | None) -> nn.Module:
         p.grad = None
     for module in made.modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
-            module.sparse = False  # how a gradient is stored, not what it is
+            module.sparse = False  # only affects how a gradient is stored
     return made if dtype is None else made.to(getattr(torch, dtype))
 
 
@@ -58,7 +58,7 @@ def _copy(model: nn.Module) -> nn.Module:
 
 
 def copied_again(model: nn.Module) -> nn.Module:
-    """Return a copy of the copy; what passes through it left behind is copied without a graph."""
+    """Return a copy of the copy; tensors left by forward passes are copied without a graph."""
     memo: dict[int, Any] = {}
     for module in model.modules():
         for value in vars(module).values():

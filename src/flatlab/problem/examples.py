@@ -1,8 +1,8 @@
 """Derivatives of single examples: rows of the Jacobian and their norms.
 
 With J_i = ∂f(x_i)/∂θ the matrices (1/n) Σ J_iᵀ B_i J_i have the trace
-(1/n) Σ_i Σ_c λ_ic ‖J_iᵀ v_ic‖², where B_i = Σ_c λ_ic v_ic v_icᵀ. So exact traces need norms of rows
-J_iᵀ v and nothing larger.
+(1/n) Σ_i Σ_c λ_ic ‖J_iᵀ v_ic‖², where B_i = Σ_c λ_ic v_ic v_icᵀ. So exact traces need only the
+norms of rows J_iᵀ v.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .problem import Problem, kernels
 from .slopes import slopes as slopes_of
 from .statistics import norms_of
 
-# Rows of Jacobians are held in pieces of at most this many numbers.
+# Rows of Jacobians are computed in pieces of at most this many numbers.
 ROOM = 2**26
 
 
 def require_examples(problem: Problem) -> None:
-    """Raise where an example's output depends on others of its batch, or has no gradient."""
+    """Raise if an example's output depends on other examples of its batch, or has no gradient."""
     if problem.mode == "train" and problem.has_batchnorm:
         raise UserError(
             "in mode='train' BatchNorm mixes the examples of a batch, so that single examples have "
@@ -44,13 +44,13 @@ def require_examples(problem: Problem) -> None:
 def rows(problem: Problem, x: Tensor, covectors: Tensor) -> Tensor:
     """Return J_iᵀ v_i for every example of a batch, (batch, size).
 
-    By vmap over examples, or one after the other where the model has an operation without it.
+    By vmap over examples, or one after the other if the model has an operation that vmap lacks.
     """
     try:
         with kernels(), torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # where vmap has no batching rule it loops, and says so
+            warnings.simplefilter("ignore")  # vmap warns when it has no batching rule and loops
             return _rows_together(problem, x, covectors)
-    except RuntimeError:  # torch's NotImplementedError is one
+    except RuntimeError:  # includes torch's NotImplementedError
         with kernels():
             return _rows_one_by_one(problem, x, covectors)
 
@@ -108,8 +108,8 @@ def slopes(problem: Problem, outputs: Tensor, y: Tensor) -> Tensor:
 def factors(problem: Problem, kind: str, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Return λ (examples, c) and v (examples, outputs, c) with B_i = Σ_c λ_ic v_ic v_icᵀ.
 
-    B_i is the one of the matrix `kind`, over the flattened outputs of one example. Directions that
-    count for no example are left out (softmax has one).
+    B_i belongs to the matrix `kind`, over the flattened outputs of one example. Directions with λ =
+    0 for every example are left out (softmax has one).
     """
     flat = outputs.detach().flatten(1) if outputs.ndim > 1 else outputs.detach()[:, None]
     n, c = flat.shape
@@ -120,7 +120,7 @@ def factors(problem: Problem, kind: str, outputs: Tensor, y: Tensor) -> tuple[Te
 
     bent = _loss_hessians(problem, flat, outputs.shape[1:], y)
     values, vectors = torch.linalg.eigh(bent.double())
-    zero = max(1e-14, 4 * torch.finfo(flat.dtype).eps)  # B_i itself is rounded by so much
+    zero = max(1e-14, 4 * torch.finfo(flat.dtype).eps)  # the rounding error of B_i
     counts = values.abs().amax(0) > zero * values.abs().max()
     return values[:, counts].to(flat.dtype), vectors[:, :, counts].to(flat.dtype)
 
@@ -134,7 +134,7 @@ def _loss_hessians(problem: Problem, flat: Tensor, shape: torch.Size, y: Tensor)
 
     twice: Callable[..., Any] = torch.func.jacrev(torch.func.jacrev(one))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # where vmap has no batching rule it loops, and says so
+        warnings.simplefilter("ignore")  # vmap warns when it has no batching rule and loops
         try:
             together: Tensor = vmap(twice)(flat, y)
             return together
@@ -157,8 +157,8 @@ def exact_traces(
 ) -> dict[str, float]:
     """Return the trace of the diagonal block of every parameter, exactly.
 
-    Norms come from the layers' inputs and back-propagated outputs where all parameters belong to
-    linear, convolutional or BatchNorm layers that are used once, and from explicit rows elsewhere.
+    If all parameters belong to linear, convolutional or BatchNorm layers that are used once, the
+    norms come from the layers' inputs and back-propagated outputs; otherwise from explicit rows.
     """
     require_examples(problem)
     ghost = Ghost.of(problem)

@@ -1,8 +1,8 @@
-"""Do two passes over the data give the same examples, in whatever order?
+"""Do two passes over the data give the same examples, in any order?
 
-Each example is one number s_i = Σ_p w_p x_ip with a fixed random weight for each position p, so
-that flipping or permuting an example changes it, and its label is one number t_i likewise. Sums of
-s, t, their squares and their product over all examples do not depend on the order.
+Each example becomes one number s_i = Σ_p w_p x_ip with a fixed random weight for each position p,
+so flipping or permuting an example changes it. Its label becomes a number t_i in the same way. Sums
+of s, t, their squares and their product over all examples do not depend on the order.
 """
 
 from __future__ import annotations

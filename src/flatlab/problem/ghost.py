@@ -1,9 +1,9 @@
 """Norms of per-example gradients without the gradients.
 
 For a layer z = W u with input u and back-propagated δ = ∂(v·f)/∂z, one example's gradient is
-Σ_t δ_t u_tᵀ over positions t (pixels, tokens; one for a plain linear layer). Its squared norm is
-‖δ‖²‖u‖² for one position, and otherwise that of the small product, or Σ_{ts} ⟨δ_t, δ_s⟩⟨u_t, u_s⟩,
-whichever is cheaper.
+Σ_t δ_t u_tᵀ over positions t (pixels, tokens; one for a plain linear layer). For one position its
+squared norm is ‖δ‖²‖u‖². For several it is computed from that sum, or as
+Σ_{ts} ⟨δ_t, δ_s⟩⟨u_t, u_s⟩, whichever is cheaper.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from .batches import drawn, joined
 from .problem import Problem
 
-# Random examples on which the layers' gradients must add up.
+# Number of random examples on which the layers' gradients must add up to autograd's.
 TRIED = 16
-# Examples back-propagated together: patches of all layers stay in the cache, roughly.
+# Examples back-propagated together, few enough that patches of all layers roughly fit in the cache.
 CHUNK = 50
 
 
 class Ghost:
-    """The layers of a problem whose parameters are each used once, in a form it knows."""
+    """The layers of a problem, all of known kinds, with each parameter used once."""
 
     def __init__(self, problem: Problem, owners: dict[str, nn.Module]):
         self.problem, self.owners = problem, owners
@@ -34,11 +34,11 @@ class Ghost:
 
     @classmethod
     def of(cls, problem: Problem) -> Ghost | None:
-        """Return the layers, or None where a parameter is not in such a layer.
+        """Return the layers, or None if a parameter is not in such a layer.
 
-        That no parameter is used elsewhere too is seen on `TRIED` random examples: the gradients of
-        the layers must add up to autograd's. A use elsewhere that a fraction q of the examples make
-        is missed with probability about (1 − q)^16.
+        That no parameter is also used elsewhere is checked on `TRIED` random examples: the
+        gradients of the layers must add up to autograd's. If only a fraction q of the examples use
+        a parameter elsewhere, this is missed with probability about (1 − q)^16.
         """
         owners: dict[str, nn.Module] = {}
         for prefix, module in problem.model.named_modules():
@@ -51,13 +51,13 @@ class Ghost:
         return ghost if ghost._adds_up() else None
 
     def pieces(self, problem: Problem) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield (x, outputs, y) in chunks that suit the cache."""
+        """Yield (x, outputs, y) in chunks that fit in the cache."""
         for (x, y), outputs in zip(problem.batches, problem.outputs, strict=True):
             parts = (torch.split(part, CHUNK) for part in (x, outputs, y))
             yield from zip(*parts, strict=True)
 
     def norms(self, x: Tensor, times: int = 1) -> Callable[[Tensor], dict[str, Tensor]]:
-        """Return v ↦ ‖J_iᵀ v_i‖² by parameter, for each example of x; `times` calls will come."""
+        """Return v ↦ ‖J_iᵀ v_i‖² by parameter, for each example of x; called `times` times."""
         outputs, inputs, marks = self._forward(x)
         grams: dict[nn.Module, Tensor] = {}
         patches = {m: _patches(m, u) for m, u in inputs.items()}
@@ -97,7 +97,7 @@ class Ghost:
             if module in marks:
                 raise _UsedTwice
             inputs[module], marks[module] = given[0].detach(), out
-            return out.clone()  # an operation in place must not change what is marked
+            return out.clone()  # in-place operations must not change the marked tensors
 
         with contextlib.ExitStack() as stack:
             for module in self.layers:
@@ -117,7 +117,7 @@ class Ghost:
             return False
         if set(marks) != set(self.layers) or not outputs.requires_grad:
             return False
-        # Any covector will do: this one has no symmetry.
+        # Any covector works; this one has no symmetry.
         v = torch.linspace(0.5, 1.5, outputs.numel(), dtype=outputs.dtype).view_as(outputs)
         v = v.to(outputs.device)
         params = list(self.problem.params.values())
@@ -142,7 +142,7 @@ class Ghost:
                 by_layer = delta.sum((0, 1))
             scale = expected.abs().max() + torch.finfo(expected.dtype).tiny
             error = (by_layer.reshape_as(expected) - expected).abs().max() / scale
-            if not error < 1e-3:  # a use elsewhere changes it by far more than rounding
+            if not error < 1e-3:  # another use changes the sum by far more than rounding
                 return False
         return True
 
@@ -152,10 +152,10 @@ class _UsedTwice(Exception):
 
 
 def _example_by_example(outputs: Tensor, marked: list[Tensor], v: Tensor) -> bool:
-    """Return whether the first axis of every layer's output is that of the examples.
+    """Return whether the first axis of every layer's output counts the examples.
 
-    It is not in a network that puts positions first, or takes all tokens of a batch as one axis:
-    there the output of one example depends on all rows of a layer.
+    It does not in a network that puts positions first, or that joins all tokens of a batch into one
+    axis: there the output of one example depends on all rows of a layer.
     """
     if any(len(mark) != len(outputs) for mark in marked):
         return False
@@ -186,7 +186,7 @@ def _positions(module: nn.Module, delta: Tensor) -> Tensor:
 
 
 def _patches(module: nn.Module, u: Tensor) -> Tensor:
-    """Return what multiplies the weight, as (examples, positions, inputs)."""
+    """Return the inputs that multiply the weight, as (examples, positions, inputs)."""
     if isinstance(module, nn.Linear):
         return u.flatten(1, -2) if u.ndim > 2 else u[:, None]
     if isinstance(module, _BatchNorm):
@@ -211,7 +211,7 @@ def _weight_norms(
     positions, rows, columns = delta.shape[1], delta.shape[2], u.shape[2]
     if positions == 1:
         return delta.square().sum((1, 2)) * u.square().sum((1, 2))
-    if positions * (rows + columns / times) < rows * columns:  # ⟨u_t, u_s⟩ is the same every time
+    if positions * (rows + columns / times) < rows * columns:  # ⟨u_t, u_s⟩ does not depend on v
         if module not in grams:
             grams[module] = torch.bmm(u, u.transpose(1, 2))
         return (torch.bmm(delta, delta.transpose(1, 2)) * grams[module]).sum((1, 2))

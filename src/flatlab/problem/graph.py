@@ -1,4 +1,4 @@
-"""What a graph of autograd tells before it is differentiated."""
+"""What an autograd graph reveals before it is differentiated."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from torch import Tensor
 def only_once(tensor: Tensor) -> str | None:
     """Return the name of a function on the way to a tensor that is marked `once_differentiable`.
 
-    torch raises only if a derivative is asked of what such a function returned; where none is, as
-    where the gradient that comes in is constant, second derivatives are silently zero.
+    torch raises only if the gradient that such a function returned is differentiated itself.
+    Otherwise, for example if the incoming gradient is constant, second derivatives are silently
+    zero.
     """
     left, seen = [tensor.grad_fn], set()
     while left:

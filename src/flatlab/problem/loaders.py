@@ -1,4 +1,4 @@
-"""Reading a loader without leaving a trace in its random numbers."""
+"""Reading a loader without changing any random state."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..randomness import global_states_kept
 
 @contextlib.contextmanager
 def undisturbed(loader: Any) -> Iterator[None]:
-    """Read inside; the global random states and the loader's generators are found as they were.
+    """Restore the global random states and the loader's generators after the block.
 
-    The loader and its samplers draw from clones of their generators meanwhile.
+    Inside the block, the loader and its samplers draw from clones of their generators.
     """
     sampler, batches = getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)
     holders = [loader, sampler, batches, getattr(batches, "sampler", None)]

@@ -1,4 +1,4 @@
-"""What a user calls a loss, as a callable, and its value on a batch."""
+"""The user's loss in any accepted form → a callable, and its value on a batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..errors import FlatlabError, UserError, described, unknown
 from ..losses import LOSSES, Loss, as_loss
 
-# What torch raises where tensors do not fit; its words say enough.
+# Errors that torch raises if tensors do not fit; torch's message says enough.
 TORCHS = (RuntimeError, ValueError, IndexError, TypeError, AssertionError, UserWarning)
 
 
@@ -39,7 +39,7 @@ def evaluate(loss: Any, name: str, outputs: Tensor, y: Tensor) -> Tensor:
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # mse_loss warns when shapes broadcast
             value: Any = loss(outputs, y)
-    except FlatlabError:  # the user's loss says it in words of its own
+    except FlatlabError:  # it already says what is wrong
         raise
     except Exception as error:
         raise UserError(f"the loss {name} failed on {given}: {first_line(error)}") from error
@@ -57,7 +57,7 @@ def evaluate(loss: Any, name: str, outputs: Tensor, y: Tensor) -> Tensor:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error says in one line; one that torch does not raise, with its place."""
+    """Return an error's message in one line; for errors not raised by torch, with the place."""
     if isinstance(error, TORCHS):
         return str(error).strip().partition("\n")[0] or type(error).__name__
     return described(error)

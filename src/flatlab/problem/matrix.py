@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-# Columns that are multiplied in one call.
+# Number of columns that are multiplied in one call.
 TOGETHER = 16
 
 
@@ -15,7 +15,7 @@ class Matrix:
     """A symmetric matrix over the flat parameters that counts its products.
 
     Attributes:
-        kind: "hessian", "ggn", "fisher" or "gram", or what else it is.
+        kind: "hessian", "ggn", "fisher", "gram", or another name.
         size: Number of rows.
         products: Products with a vector so far.
         precision: Relative rounding of a product's numbers.
@@ -42,7 +42,7 @@ class Matrix:
         return product.to("cpu", torch.float64)
 
     def within(self, part: slice) -> Matrix:
-        """Return the diagonal block of the parameters in a slice; products are counted here."""
+        """Return the diagonal block of a slice of the parameters; its products count here."""
 
         def product(vector: Tensor) -> Tensor:
             padded = torch.zeros(self.size, *vector.shape[1:], dtype=torch.float64)
@@ -55,6 +55,6 @@ class Matrix:
         return made
 
     def dense(self) -> Tensor:
-        """Return the whole matrix, by as many products as it has rows, made symmetric."""
+        """Return the whole matrix, made symmetric; it takes one product for each row."""
         whole = self @ torch.eye(self.size, dtype=torch.float64)
         return (whole + whole.T) / 2

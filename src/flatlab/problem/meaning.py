@@ -1,8 +1,8 @@
-"""Is the loss what is measured: a mean over examples of a finite loss of each?
+"""Checks that the loss is a mean over examples, and finite on each.
 
 Measures are of L = (1/n) Σ ℓ_i. A loss that weighs or couples the examples of a batch is another
-function, and depends on how the data is cut. The question is put to the loss on fixed outputs: that
-the model couples examples, as BatchNorm does in training, is another matter.
+function, and depends on how the data is split into batches. The loss is checked on fixed outputs,
+so a model that couples examples, as BatchNorm does in training, is no objection.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ..errors import UserError
 from .batches import Batch, drawn, joined
 from .losses import evaluate
 
-# Examples whose single losses are compared with the loss of all of them.
+# Number of examples whose single losses are compared with the loss of all of them.
 ROWS = 8
-# Relative to the largest part: what a loss may round if it works in float32 inside.
+# Rounding allowed to a loss that works in float32 inside, relative to the largest part.
 TOLERANCE = 1e-5
 WEIGHTED = (
     "for class weights w use lambda o, y: (w[y] * cross_entropy(o, y, reduction='none')).mean()"
@@ -35,16 +35,17 @@ def takes_classes(loss: Any) -> bool:
 
 
 def require_labels(loss: Any, outputs: Sequence[Tensor], labels: Sequence[Tensor]) -> None:
-    """Raise where a class label names no output, or the loss leaves examples out.
+    """Raise if a class label names no output, or if the loss leaves examples out.
 
-    torch itself may read out of bounds. Other losses may mean anything by whole numbers.
+    For such labels torch itself may read out of bounds. Losses other than torch's are not checked:
+    their integers may mean anything.
     """
     if not takes_classes(loss):
         return
     ignored = getattr(loss, "ignore_index", -100)
     for f, y in zip(outputs, labels, strict=True):
         if f.ndim < 2 or y.is_floating_point() or y.shape != f.shape[:1] + f.shape[2:]:
-            return  # probabilities, or for the loss itself to refuse
+            return  # class probabilities, or labels that the loss itself refuses
         if bool((y == ignored).any()):
             raise UserError(
                 f"some labels are ignore_index={ignored}, which the loss leaves out, so that it is "
@@ -69,7 +70,7 @@ def require_labels(loss: Any, outputs: Sequence[Tensor], labels: Sequence[Tensor
 def require_finite(loss: Any, name: str, outputs: Sequence[Tensor], batches: Sequence[Batch]) -> (
     None
 ):  # fmt: skip
-    """Raise where the loss of a batch is no finite number, and name the example."""
+    """Raise if the loss of a batch is not finite, and name the example."""
     start = 0
     for k, (f, (_, y)) in enumerate(zip(outputs, batches, strict=True)):
         value = evaluate(loss, name, f, y)
@@ -90,10 +91,10 @@ def require_finite(loss: Any, name: str, outputs: Sequence[Tensor], batches: Seq
 
 
 def require_mean(loss: Any, name: str, outputs: Sequence[Tensor], batches: Sequence[Batch]) -> None:
-    """Raise where the loss of some examples is not the mean of the losses of parts of them.
+    """Raise if the loss of some examples is not the mean of the losses of their parts.
 
     Every batch is compared with its halves, and a few random examples of all batches with each
-    alone.
+    example alone.
     """
     pairs = [(f, y) for f, (_, y) in zip(outputs, batches, strict=True)]
     for f, y in pairs:
@@ -111,7 +112,7 @@ def _compare(loss: Any, name: str, f: Tensor, y: Tensor, size: int) -> None:
     try:
         parts = torch.stack([evaluate(loss, name, *piece) for piece in pieces])
     except UserError as error:
-        if size == 1:  # squeeze() and the like: single rows are then no question to put
+        if size == 1:  # squeeze() and the like: single rows cannot be asked
             if len(f) > 2:
                 _compare(loss, name, f, y, 2)
             return
@@ -134,7 +135,7 @@ def _compare(loss: Any, name: str, f: Tensor, y: Tensor, size: int) -> None:
 
 
 def _raised(loss: Any, name: str, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Any]:
-    """Return outputs, labels and loss in float64 where the loss takes that, to see more digits."""
+    """Return outputs, labels and loss in float64 if the loss accepts that, for more digits."""
     if not f.is_floating_point():
         return f, y, loss
     labels = y.double() if y.is_floating_point() else y

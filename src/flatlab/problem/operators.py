@@ -1,9 +1,9 @@
 """Curvature matrices as curvlinops operators, and the Hessian with its graphs kept.
 
-curvlinops multiplies with a batch Hessian by forward over reverse mode, once through the network
-for each product. Here the gradient's graph is kept where memory allows, so that a product is one
-backward pass (about a third less time), and reverse over reverse also serves operations that have
-no forward mode.
+curvlinops multiplies with a batch Hessian by forward over reverse mode, with one pass through the
+network for each product. Here the graph of the gradient is kept where memory allows, so a product
+is one backward pass (about a third less time). Reverse over reverse also works for operations
+without forward mode.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ with warnings.catch_warnings():  # linear_operator, which it imports, still uses
     warnings.simplefilter("ignore", DeprecationWarning)
     from curvlinops import GGNLinearOperator, HessianLinearOperator
 
-# Graphs are kept up to about this many bytes of saved tensors. The graph of a gradient holds some
-# three times what the forward pass saves.
+# Graphs are kept up to about this many bytes of saved tensors. The graph of a gradient holds about
+# three times as much as the forward pass saves.
 GRAPH_BYTES = 2**31
 BACKWARD = 3
 
@@ -47,7 +47,7 @@ class MeanLoss(nn.Module):
 
 
 class Hessian(HessianLinearOperator):  # type: ignore[misc]
-    """∇²L = Σ_b (n_b/n) ∇²L_b over batches b, reverse over reverse, graphs kept if they are small.
+    """∇²L = Σ_b (n_b/n) ∇²L_b over batches b, reverse over reverse; small graphs are kept.
 
     A product is ∇_θ ⟨∇L_b(θ), v⟩ with v constant.
     """
@@ -81,7 +81,7 @@ class Hessian(HessianLinearOperator):  # type: ignore[misc]
             yield self._get_normalization_factor(X, y), self._gradients(X, y)
 
     def _kept(self) -> list[tuple[float, tuple[Tensor, ...]]]:
-        """Return the graphs of all batches, or nothing where they would take too much memory."""
+        """Return the graphs of all batches, or nothing if they would take too much memory."""
         X, y = next(iter(self._loop_over_data()))
         counter = _Counter()
         with saved_tensors_hooks(counter, lambda _: torch.empty(0)):
@@ -118,7 +118,7 @@ class _Counter:
 def operator(
     kind: str, model: nn.Module, loss: Any, params: Sequence[Tensor], batches: Sequence[Batch]
 ) -> Any:
-    """Return the curvlinops operator of a kind; determinism has been checked before.
+    """Return the curvlinops operator of a kind; the model is known to be deterministic.
 
     With J_i = ∂f(x_i)/∂θ all but the Hessian are (1/n) Σ J_iᵀ B_i J_i: B_i = ∂²ℓ_i/∂f² for the
     GGN, u_i u_iᵀ with u_i = ∂ℓ_i/∂f for the empirical Fisher, the identity for the Gram matrix

@@ -31,28 +31,29 @@ KINDS = {
     "gram": "G = (1/n) Σ J_iᵀ J_i, the Gram matrix of the model's gradients",
 }
 
-# Examples passed through the network together, where their number does not matter.
+# Examples passed through the network together, if the number does not matter.
 PIECE = 128
 
 
 class Problem:
     """A model, a loss and data.
 
-    It works on a deep copy, so the user's model is left as it is: parameters, buffers, gradients,
-    flags and hooks. Hooks are copied with the model, as they may be part of its function, and are
-    called at every pass.
+    It works on a deep copy, so the user's model keeps its parameters, buffers, gradients, flags and
+    hooks. Hooks are copied with the model, because they may be part of its function, and are called
+    in every pass.
 
     Args:
         model: Any module from a batch of inputs to a batch of outputs.
-        loss: A callable (outputs, y) → scalar mean over the batch, a flatlab Loss, or a name. It is
-            tried that the loss of a batch is the mean of the losses of its examples.
+        loss: A callable (outputs, y) → scalar mean over the batch, a flatlab Loss, or a name. That
+            the loss of a batch is the mean of the losses of its examples is checked.
         data: A pair (x, y), a Dataset (its training part), a torch Dataset of such pairs or a
             loader of batches.
         mode: One of `MODES`.
         params: Name patterns or layers; None for all trainable parameters.
         dtype: "float32" or "float64" to measure in; None keeps the model's.
-        batch_size: How a pair or a Dataset is cut; None for one batch in mode "train" and for
-            pieces of `PIECE` elsewhere, where it does not matter and small ones are faster.
+        batch_size: Size of the batches that a pair or a Dataset is split into. None is one batch in
+            mode "train" and batches of `PIECE` in the other modes, whose result does not depend on
+            the size and where small batches are faster.
         reference: Parameters by name to measure distances from, e.g. the initial ones.
 
     Attributes:
@@ -110,12 +111,12 @@ class Problem:
         )
         whole = not y.is_floating_point() and not y.is_complex() and y.dtype != torch.bool
         if whole and (y.dtype == torch.uint8 or takes_classes(self.loss)):
-            y = y.long()  # the form of class labels that every operation takes
+            y = y.long()  # the dtype of class labels that every operation takes
         return x, y
 
     @torch.no_grad()
     def _check(self) -> None:
-        """See that L is defined on all of the data, and a mean; the outputs are kept."""
+        """Check that L is defined on all of the data and is a mean; keep the outputs."""
         self.outputs = [self._outputs(x) for x, _ in self.batches]
         require_labels(self.loss, self.outputs, [y for _, y in self.batches])
         require_finite(self.loss, self.loss_name, self.outputs, self.batches)
@@ -134,7 +135,7 @@ class Problem:
         self._flat_loss, self._flat_model = not slope, not twice.requires_grad
 
     def require_gradient(self, loss: bool = True) -> None:
-        """Raise where nothing can be differentiated: the outputs in θ, or the loss in them."""
+        """Raise if the outputs cannot be differentiated in θ, or the loss in the outputs."""
         if self._flat_model:
             raise UserError(
                 "the model's outputs have no gradient in the selected parameters: they are not "
@@ -149,9 +150,9 @@ class Problem:
     def _outputs(self, x: Tensor) -> Tensor:
         try:
             outputs: Any = self.model(x)
-        except FlatlabError:  # the model says it in words of its own
+        except FlatlabError:  # it already says what is wrong
             raise
-        except Exception as error:  # the model is the user's own code
+        except Exception as error:  # the user's own code may raise anything
             text = first_line(error)
             if "more than 1 value per channel" in text:
                 text = (
@@ -182,12 +183,12 @@ class Problem:
 
     @property
     def layers(self) -> dict[str, slice]:
-        """Where each layer's parameters stand in the flat vector, in order."""
+        """The slice of each layer's parameters in the flat vector, in order."""
         spans: dict[str, slice] = {}
         start = 0
         for name, p in self.params.items():
             layer, stop = layer_of(name), start + p.numel()
-            if layer in spans and spans[layer].stop != start:  # not beside its siblings
+            if layer in spans and spans[layer].stop != start:  # not next to its siblings
                 layer = name
             spans[layer] = slice(spans[layer].start if layer in spans else start, stop)
             start = stop
@@ -206,7 +207,7 @@ class Problem:
 
     @contextlib.contextmanager
     def moved(self, step: Tensor) -> Iterator[None]:
-        """Stand at θ + step for a while; θ is restored bit by bit."""
+        """Move to θ + step inside the block; afterwards θ is restored bit by bit."""
         before = [p.detach().clone() for p in self.params.values()]
         with torch.no_grad():
             for p, part in zip(self.params.values(), self.split(step), strict=True):
@@ -220,7 +221,7 @@ class Problem:
 
     @torch.no_grad()
     def value(self) -> float:
-        """Return L(θ); batches are weighted by their number of examples, the sum is in float64."""
+        """Return L(θ); batches are weighted by their number of examples and summed in float64."""
         with kernels():
             return sum(
                 float(self._loss(self._outputs(x), y).double()) * len(x) / self.n
@@ -242,7 +243,7 @@ class Problem:
         return value, total
 
     def thinned(self, step: int, seed: int = 0) -> Problem:
-        """Return the same problem on a random one of `step` examples, at least on one."""
+        """Return the same problem on a random 1/`step` of the examples, at least on one."""
         made = copy.copy(self)
         made.__dict__.pop("outputs", None)
         made.batches = drawn(self.batches, max(1, self.n // step), seed, "thinned", step)

@@ -1,4 +1,4 @@
-"""The slope of every example's loss in its outputs."""
+"""The derivative of every example's loss in its outputs."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from .batches import Batch, joined
 MODES = {
     "eval": "dropout off, BatchNorm with its running statistics",
     "train": "BatchNorm with the statistics of each batch as it is split here; no dropout",
-    "recomputed": "as eval, with BatchNorm statistics recomputed on all of this data",
+    "recomputed": "as eval, but with BatchNorm statistics recomputed on all of this data",
 }
 
 Run = Callable[[Tensor], Tensor]
@@ -29,7 +29,7 @@ def norms_of(model: nn.Module) -> list[_BatchNorm]:
 
 @torch.no_grad()
 def set_mode(model: nn.Module, mode: str, batches: Sequence[Batch], run: Run) -> None:
-    """Bring a model of our own into one of `MODES`; `run` is the model with messages."""
+    """Put our copy of a model into one of `MODES`; `run` calls it and words its errors."""
     model.train(mode == "train")
     norms = norms_of(model)
     if mode == "train":
@@ -49,10 +49,11 @@ def set_mode(model: nn.Module, mode: str, batches: Sequence[Batch], run: Run) ->
 
 
 def _layer_by_layer(norms: Sequence[_BatchNorm], parts: Sequence[Tensor], run: Run) -> None:
-    """Set the statistics of inputs that cannot be one batch, a pass over all for each layer.
+    """Set statistics from inputs that do not fit into one batch, one pass for each layer.
 
-    A layer's input has the statistics of all data only once those of the layers before it are set.
-    As in one pass over all, layers divide by the biased variance meanwhile, and keep the unbiased.
+    A layer sees its final inputs only after the statistics of the layers before it are set. As in a
+    single pass over all data, layers normalise by the biased variance meanwhile and store the
+    unbiased one.
     """
     unbiased: list[tuple[Tensor, float]] = []
     for norm in _in_order(norms, parts[0], run):
@@ -78,7 +79,7 @@ def _layer_by_layer(norms: Sequence[_BatchNorm], parts: Sequence[Tensor], run: R
 
 
 def _in_order(norms: Sequence[_BatchNorm], x: Tensor, run: Run) -> list[_BatchNorm]:
-    """Return the layers that are used, in the order of their first use."""
+    """Return the layers in the order of their first use; unused ones are left out."""
     used: dict[_BatchNorm, None] = {}
     with contextlib.ExitStack() as stack:
         for norm in norms:

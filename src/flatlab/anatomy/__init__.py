@@ -1,4 +1,4 @@
-"""What a solution looks like: contributions of neurons, two scores, and the data for pictures."""
+"""What a trained network looks like: contributions of neurons, two scores, data for pictures."""
 
 from .gallery import ANGLE as ANGLE
 from .gallery import Gallery as Gallery

@@ -14,9 +14,9 @@ from .layers import Array, Layer, magnitudes, over
 from .scores import sizes
 
 COVERED = 0.995
-"""Neurons are shown, the largest first, until they make this share of all contributions."""
+"""Neurons are shown, the largest first, until they make up this share of all contributions."""
 ANGLE = 30.0
-"""A neuron within so many degrees of a feature ±x1±x2… is marked with its name."""
+"""A neuron within this many degrees of a feature ±x1±x2… is labelled with it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +25,9 @@ class Gallery:
 
     Attributes:
         neurons: Their indices.
-        weights: (w_j, b_j)/‖w_j‖, a row a neuron: how a neuron's weight is shared between its two
-            layers is arbitrary, its direction is not, and what it contributes is its size.
+        weights: (w_j, b_j)/‖w_j‖, one row for each neuron. Only the direction is shown, because how
+            a neuron's scale is shared between its two layers is arbitrary; its size is what it
+            contributes.
         columns: Names of the coordinates, the relevant ones first, the bias last.
         features: The feature each neuron is marked with, or "".
         angles: Degrees between w_j and the nearest feature; NaN where there are no features.
@@ -50,7 +51,7 @@ class Gallery:
 
 
 def gallery(params: Params, data: Dataset, first: Layer, most: int) -> Gallery:
-    """Return the neurons that contribute most, at most so many."""
+    """Return the gallery of the neurons that contribute most, at most `most` of them."""
     size = sizes(first)
     largest = largest_neurons(size, most)
     W1 = np.asarray(params["W1"], np.float64)[largest]
@@ -81,7 +82,7 @@ def gallery(params: Params, data: Dataset, first: Layer, most: int) -> Gallery:
 
 
 def largest_neurons(size: Array, most: int) -> NDArray[np.intp]:
-    """Return the neurons that together make `COVERED` of all contributions, the largest first.
+    """Return the neurons that together make up `COVERED` of all contributions, the largest first.
 
     >>> largest_neurons(np.array([0.001, 0.3, 0.0, 0.699]), 10).tolist()
     [3, 1]
@@ -94,15 +95,15 @@ def largest_neurons(size: Array, most: int) -> NDArray[np.intp]:
 
 
 def has_features(data: Dataset) -> bool:
-    """Return whether features ±x1±x2… mean something: relevant coordinates are known, and ±1."""
+    """Return whether features ±x1±x2… exist: relevant coordinates are known, and are ±1."""
     return bool(data.relevant) and bool(np.all(np.abs(data.x_train[:, data.relevant]) == 1))
 
 
 def nearest_features(W1: Array, data: Dataset) -> tuple[list[str], Array]:
-    """Return the feature within `ANGLE` of each row, or "", and the angle to the nearest.
+    """Return the feature within `ANGLE` of each row, or "", and the angle to the nearest feature.
 
-    The features are the 2^k sums ±x1±x2… of the k relevant coordinates. The nearest to w has the
-    signs of w, and the cosine of the angle to it is Σ_R|w_r| / (√k ‖w‖).
+    The features are the 2^k sums ±x1±x2… of the k relevant coordinates. The one nearest to w has
+    the signs of w; the cosine of the angle between them is Σ_R|w_r| / (√k ‖w‖).
     """
     if not has_features(data):
         return [""] * len(W1), np.full(len(W1), np.nan)

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 
 class Layer(NamedTuple):
-    """One hidden layer on some points, both (points, neurons), in float64.
+    """One hidden layer on some points; arrays have shape (points, neurons), in float64.
 
     Attributes:
         activations: u_ij, before any normalisation.
@@ -34,7 +34,7 @@ def layers(arch: Architecture, params: Params, x: ArrayLike) -> list[Layer]:
     above have no bias, so f is linear in u along u. Rescaling a neuron, w_j → c w_j and its
     outgoing weights by 1/c, changes no contribution.
 
-    Simplified BatchNorm takes its statistics from `x`, which are therefore all training inputs.
+    Simplified BatchNorm takes its statistics from `x`, so `x` must be all training inputs.
     """
     p: Params = {name: np.asarray(value, np.float64) for name, value in params.items()}
     h = np.asarray(x, np.float64) @ p["W1"].T
@@ -55,7 +55,7 @@ def layers(arch: Architecture, params: Params, x: ArrayLike) -> list[Layer]:
 
 
 def magnitudes(contributions: Array) -> Array:
-    """Return |c_ij| over the largest of them: sums then neither overflow nor vanish."""
+    """Return |c_ij| divided by the largest of them, so that sums neither overflow nor vanish."""
     size = np.abs(contributions)
     largest = size.max(initial=0.0)
     if largest > 0:

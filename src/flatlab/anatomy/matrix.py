@@ -1,4 +1,4 @@
-"""The activation matrix: what each neuron contributes at each training point, in good order."""
+"""The activation matrix: what each neuron contributes at each training point, sorted."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .layers import Array, Layer, magnitudes
 from .scores import memorisation_by_layer, sizes
 
 MOST = 400
-"""Neurons shown at most."""
+"""Largest number of neurons shown."""
 MOST_CELLS = 16
-"""Up to so many cells of the relevant coordinates are told apart."""
+"""Points are grouped by the cells of the relevant coordinates up to this many cells."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Points that stand side by side: a name and their places, `stop` excluded."""
+    """A group of neighbouring points: a name and their positions, `stop` excluded."""
 
     name: str
     start: int
@@ -31,8 +31,8 @@ class Group:
 class Matrix:
     """One hidden layer, its neurons and the training points in order.
 
-    Neurons stand in the order of the point at which they contribute most, so that a network that
-    memorises shows a diagonal and one that goes by the cells of relevant coordinates shows blocks.
+    Neurons are sorted by the point at which they contribute most. So a network that memorises shows
+    a diagonal, and one that has learned the cells of the relevant coordinates shows blocks.
 
     Attributes:
         layer: Its number, from 1.
@@ -40,9 +40,9 @@ class Matrix:
         points: Indices of the columns: training points by cell of the relevant coordinates, or by
             label.
         contributions: c_ij, signed, (neurons, points).
-        groups: Cells or labels among the columns; empty where neither is known.
+        groups: Cells or labels of the columns; empty if neither is known.
         memorisation: The layer's score.
-        covered: Share of all contributions that the rows make.
+        covered: Share of all contributions that the rows make up.
         total: Number of neurons in the layer.
     """
 
@@ -79,8 +79,8 @@ def matrix(data: Dataset, layer: Layer, number: int) -> Matrix:
 def ordered_points(data: Dataset) -> tuple[NDArray[np.intp], tuple[Group, ...]]:
     """Return the order of the training points, and the groups that it makes.
 
-    They go by the signs of the relevant coordinates where these are ±1 and few, by label otherwise;
-    within a group they keep their order.
+    Points are grouped by the signs of the relevant coordinates if these are ±1 and few, otherwise
+    by label; within a group they keep their order.
     """
     names: list[str] | None = None
     if has_features(data) and 2 ** len(data.relevant) <= MOST_CELLS:

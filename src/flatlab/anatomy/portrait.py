@@ -1,4 +1,4 @@
-"""Everything there is to say of one solution: scores, largest neurons, activation matrices."""
+"""The whole anatomy of one network: scores, largest neurons, activation matrices."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .matrix import Matrix, matrix
 from .scores import memorisation_by_layer, scores
 
 GALLERY = 40
-"""Neurons in the gallery."""
+"""Number of neurons in the gallery."""
 LAYERS = 6
-"""Hidden layers with an activation matrix; of more, some evenly chosen ones have one."""
+"""Largest number of activation matrices; deeper networks show evenly spaced layers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Anatomy:
-    """What a solution looks like.
+    """What a trained network looks like.
 
     Attributes:
         arch: The architecture.
@@ -32,7 +32,7 @@ class Anatomy:
         layers: The score of each hidden layer.
         features: The share of the first layer on relevant coordinates, or None if unknown.
         gallery: The first layer's largest neurons.
-        matrices: The activation matrices, one for each hidden layer or for some of many.
+        matrices: The activation matrices, one for each hidden layer or for evenly spaced ones.
         history: The run's history, one array a column; empty if there is none.
     """
 
@@ -52,7 +52,7 @@ class Anatomy:
 
     @property
     def cells(self) -> float | None:
-        """The memorisation score of a neuron for each cell of relevant coordinates, or None."""
+        """The memorisation score of a network with one neuron for each cell, or None."""
         if self.data.n < 2 or not has_features(self.data):
             return None
         cells = len(np.unique(self.data.x_train[:, self.data.relevant], axis=0))
@@ -66,10 +66,10 @@ class Anatomy:
     def neurons(self, most: int = 10) -> list[dict[str, Any]]:
         """Return a row for each of the largest neurons, the largest first.
 
-        `share` is ω_j, what it contributes at an average point; `output` the sign of its output;
-        `angle` the degrees to the nearest feature; `relevant` the share of its squared weight on
-        relevant coordinates; `bias` its bias over the norm of its other weights; `points` the
-        effective number of training points that it serves.
+        `share` is ω_j, its share of the contributions at an average point; `output` the sign of its
+        output; `angle` the degrees to the nearest feature; `relevant` the share of its squared
+        weight on relevant coordinates; `bias` its bias over the norm of its other weights; `points`
+        the effective number of training points that it serves.
         """
         g, rows = self.gallery, []
         has_bias = g.columns[-1:] == ("bias",)

@@ -1,4 +1,4 @@
-"""Theory as code: what the sources prove, in numbers."""
+"""Theory as code: bounds of the trace, the networks of the proofs, the flattest minimiser."""
 
 from .bounds import batch_norm_xor as batch_norm_xor
 from .bounds import bias_floor as bias_floor

@@ -24,8 +24,8 @@ def no_bias_floor(data: Dataset, depth: int = 2) -> float:
     """Floor for ReLU networks without bias: (2/n) Σ_i 2‖x_i‖|y_i| for two layers.
 
     ‖∇f(x)‖² = ‖σ(W1 x)‖² + ‖x‖² Σ_{active j} W2_j² ≥ 2‖x‖|f(x)| (Theorem 3.1). On the cube it is
-    4√d, and an xor network reaches it only with training points on the kinks of its ReLUs, where
-    the trace is a convention: move off them and the limit of the trace is larger.
+    4√d. An xor network reaches it only with training points on the kinks of its ReLUs, where the
+    trace is a convention: away from the kinks the trace is larger, even in the limit.
 
     With D layers it is (2/n) Σ_i D |y_i|^{2(D−1)/D} ‖x_i‖^{2/D}, by the argument of Theorem 4.1
     with x in the place of (x, 1): the product over the layers of ‖∇_{W_l} f‖ = ‖u_{l−1}‖‖δ_l‖ is at
@@ -55,8 +55,8 @@ def layer_norm_floor(data: Dataset, epsilon: float) -> float:
     """Floor for two-layer ReLU networks with bias and simplified LayerNorm u/max(‖u‖, ε).
 
     (2/n) Σ_i min(1, (2/ε)‖x'_i‖|y_i|) with x' = (x, 1) (Lemma A.12). Where ‖u‖ > ε the output layer
-    alone has ‖∇_{W2} f‖ = 1, and the first layer's share vanishes as it is scaled up; where ‖u‖ ≤ ε
-    the network is a plain one divided by ε.
+    alone has ‖∇_{W2} f‖ = 1, and the first layer's share vanishes as it is scaled up. Where ‖u‖ ≤ ε
+    the network is a plain network divided by ε.
 
     Args:
         data: The training set is used.
@@ -73,9 +73,9 @@ def batch_norm_xor(data: Dataset) -> float:
 
     p_q is the fraction of training points in quadrant q of (x1, x2). Neuron q is
     σ(c1 x1 + c2 x2), 2 on its own quadrant and 0 elsewhere, so its rms over the training set is
-    2√p_q; f = y asks for |γ_q W2_q| = √p_q. As the first layer is scaled up, its share of the trace
-    vanishes and Tr → 2(‖γ‖² + ‖W2‖²) ≥ 4 Σ_q |γ_q W2_q|, with equality at |γ_q| = |W2_q|. Equally
-    filled quadrants, as under Condition 1, give 8: there it is the infimum over all interpolating
+    2√p_q, and f = y requires |γ_q W2_q| = √p_q. As the first layer is scaled up, its share of the
+    trace vanishes and Tr → 2(‖γ‖² + ‖W2‖²) ≥ 4 Σ_q |γ_q W2_q|, with equality at |γ_q| = |W2_q|.
+    Equally filled quadrants give 8. Under Condition 1 that is the infimum over all interpolating
     networks of this kind (Lemmas A.1 and A.3, with the factor 2 of Lemma 4.1).
 
     Args:
@@ -97,15 +97,15 @@ def batch_norm_xor(data: Dataset) -> float:
 def logistic_floor(
     data: Dataset, smoothing: float, floor: Callable[[Dataset], float] = bias_floor
 ) -> float:
-    """Floor for the label-smoothed logistic loss, from one for the squared loss.
+    """Floor for the label-smoothed logistic loss, from a floor for the squared loss.
 
-    Its minimisers have f = γ_p y with γ_p = log((1 − p)/p), and there ℓ'' = p(1 − p) in the place
-    of 2, so Tr ∇²L = (p(1 − p)/2) · (2/n) Σ ‖∇f(x_i)‖² (Theorem A.2 and Lemma A.13, corrected).
+    Its minimisers have f = γ_p y with γ_p = log((1 − p)/p). There ℓ'' is p(1 − p) instead of 2, so
+    Tr ∇²L = (p(1 − p)/2) · (2/n) Σ ‖∇f(x_i)‖² (Theorem A.2 and Lemma A.13, corrected).
 
     Args:
         data: Labels ±1.
         smoothing: p, between 0 and 1/2.
-        floor: The floor for the squared loss; of the labels γ_p y here.
+        floor: The floor for the squared loss; it is evaluated with the labels γ_p y.
     """
     if not 0 < smoothing < 0.5:
         raise UserError(f"smoothing must lie between 0 and 1/2, got {smoothing!r}")

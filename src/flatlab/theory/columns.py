@@ -1,14 +1,16 @@
-"""Two-layer networks as combinations of single neurons, each with its share of the trace.
+"""Two-layer networks as combinations of neurons, each with its share of the trace.
 
 A network Σ_j a_j σ(w_j·x) has (2/n) Σ_i ‖∇f(x_i)‖² = 2 Σ_j (a_j² A_j + M_j), where A_j is the mean
 of ‖x_i‖² over the training set with inactive points counted as zero, and M_j the mean of
-σ(w_j·x_i)². Scaling w_j up and a_j down by the same factor leaves f alone; the best factor leaves
-2·2|a_j|√(A_j M_j). So the least trace of Σ_u c_u σ(u·x) over all rescalings is Σ_u cost(u)|c_u|,
+σ(w_j·x_i)². Scaling w_j up and a_j down by the same factor does not change f; with the best factor
+the share of neuron j is 2·2|a_j|√(A_j M_j). So the least trace of Σ_u c_u σ(u·x) over all
+rescalings is Σ_u cost(u)|c_u|,
 
     cost(u) = 4 √(A(u) M(u)),
 
-linear in |c|. With a bias, x is (x, 1). With simplified BatchNorm the output and γ give
-2(‖W2‖² + ‖γ‖²) and the first layer's share vanishes as it is scaled up: the same with A = 1.
+linear in |c|. With a bias, x is (x, 1). With simplified BatchNorm the output layer and γ give
+2(‖W2‖² + ‖γ‖²), and the first layer's share vanishes as it is scaled up: the formula holds
+with A = 1.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ Family = Literal["no-bias", "bias", "sim-bn"]
 
 TINY = 1e-150
 BITS, SCALE_BITS = 32, 15
-"""Bits of the entries of a direction and of its scale: their product and its sums are exact."""
+"""Bits kept of a direction's entries and of its scale: products and sums are then exact."""
 FIRST_LAYER_SCALE = 1e4
 """Factor K on the first layer under simplified BatchNorm; its share of the trace is c/K²."""
 
@@ -74,10 +76,10 @@ class Neurons:
         return np.asarray(np.maximum(h, 0.0) / self._cost(h))
 
     def tidy(self, directions: Array) -> Array:
-        """Round to 32 bits below the largest entry; leave out neurons that are zero on all points.
+        """Round entries to 32 bits below the largest; drop neurons that are zero on all points.
 
-        Then w·x over points of ±1 is exact in every order of summation, and so is whether a point
-        sits on a kink, even after the scaling of `network`.
+        Then w·x is exact for points of ±1 in every order of summation. So whether a point is on a
+        kink is exact too, even after the scaling of `network`.
         """
         largest = np.max(np.abs(directions), 1, keepdims=True)
         _, exponent = np.frexp(largest)
@@ -85,13 +87,13 @@ class Neurons:
         return np.asarray(made[self._alive(made)])
 
     def ascend(self, directions: Array, weights: Array, steps: int) -> tuple[Array, Array]:
-        """Raise Σ_i λ_i σ(u·x_i)/cost(u) from every start, or its negative where that is positive.
+        """Maximise |Σ_i λ_i σ(u·x_i)|/cost(u) by gradient ascent from every start.
 
-        Each start walks along its own gradient, A held fixed (it is piecewise constant), with a
-        step that grows after success and halves after failure; the value never falls.
+        Each start follows its own gradient with A held fixed (A is piecewise constant). Its step
+        grows after a success and halves after a failure; the value never falls.
 
         Args:
-            directions: The starts; those that are zero on all points are left out.
+            directions: The starts; neurons that are zero on all points are left out.
             weights: λ.
             steps: Number of steps.
 
@@ -124,7 +126,7 @@ class Neurons:
         return u, value
 
     def alone(self) -> Array:
-        """Return neurons that fire at one training point only, for each point that allows it."""
+        """Return a neuron that fires at one training point only, for each point that has one."""
         x, found = self.points, []
         unit_labels = 2 * np.eye(len(x)) - 1
         cheap = np.linalg.pinv(x) @ unit_labels
@@ -159,7 +161,7 @@ class Neurons:
         Args:
             directions: The neurons u, none of them zero on all training points.
             coefficients: Their c.
-            width: Width, filled up with zero neurons; as many as are needed by default.
+            width: Width, padded with zero neurons; by default as many neurons as needed.
         """
         count = len(coefficients)
         if width is not None and width < count:
@@ -188,10 +190,11 @@ class Neurons:
         return Solution(arch, params, self.data)
 
     def corners(self, rng: np.random.Generator, count: int) -> Array:
-        """Return neurons with training points just behind their kinks, as many as fit, and others.
+        """Return random neurons with as many training points as possible just behind their kinks.
 
-        A(u) is piecewise constant, so that its gradient does not lead there. The points are drawn
-        at random; a neuron is w·x_j = −δ for as many of them as it has weights, less one.
+        A(u) is piecewise constant, so gradient ascent does not find these neurons. The points are
+        drawn at random, one fewer than a neuron has weights; the neuron has w·x_j = −δ at each of
+        them.
         """
         x = self.points
         size = min(x.shape[1] - 1, len(x))
@@ -218,7 +221,7 @@ class Neurons:
         square = np.mean(np.maximum(pre, 0.0) ** 2, 0)
         if self.family == "sim-bn":
             return np.asarray(4 * np.sqrt(square))
-        # A point that is behind a kink by less than the rounding of `tidy` may end up before it.
+        # A point closer behind a kink than the rounding of `tidy` may end up in front of it.
         active = pre > -1e-8 * np.sqrt(square)
         if self.kinks:
             active &= pre != 0

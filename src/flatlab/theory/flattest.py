@@ -5,12 +5,12 @@ By `columns`, the least trace over all interpolating networks of a family, of an
     min Σ_u cost(u)|c_u|  subject to  Σ_u c_u σ(u·x_i) = y_i for all i,
 
 a linear programme over all neurons u. Its dual is max Σ_i λ_i y_i subject to
-|Σ_i λ_i σ(u·x_i)| ≤ cost(u) for all u. We grow a pool of neurons: solve over the pool, look for
-neurons that break the dual constraint by gradient ascent from many starts, add them, repeat. While
-the pool is poor the duals of the linear programme are arbitrary, so the first solves are lassos,
-½‖y − f‖² + ½ρ²(Σ cost|c|)² with ρ falling; the last is the linear programme, whose basic solution
-has at most n neurons. What comes back is a network: its trace is an upper bound whatever the search
-missed.
+|Σ_i λ_i σ(u·x_i)| ≤ cost(u) for all u. It is solved by column generation over a growing pool of
+neurons: solve over the pool, search for neurons that violate the dual constraint by gradient ascent
+from many starts, add them, repeat. While the pool is small the duals of the linear programme are
+arbitrary, so the first solves are lassos, ½‖y − f‖² + ½ρ²(Σ cost|c|)² with ρ falling; the last is
+the linear programme, whose basic solution has at most n neurons. The result is a network, so its
+trace is an upper bound, whatever the search missed.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Flattest:
         limit: Σ cost|c|. For "sim-bn" the limit of the trace as the first layer is scaled up;
             otherwise the trace itself, or with `kinks` false its value with the points on kinks
             counted as active.
-        dual_bound: The proved floor, or the largest Σλ_i y_i / (largest reduced cost found) of the
-            duals λ searched, if larger: a lower bound on the trace of every network of the family
-            if the search missed no neuron.
+        dual_bound: A lower bound on the trace of every network of the family, valid if the search
+            missed no neuron: the largest Σλ_i y_i / (largest reduced cost found) over the duals λ
+            searched, or the proved floor if that is larger.
         proven: Whether `limit` equals a floor that is proved for all networks of the family.
-        complete: How far to trust that nothing is flatter, in words.
+        complete: In words, how certain it is that nothing is flatter.
         reference: The proved floor ("no-bias", "bias") or the limit of the xor network ("sim-bn" on
             xor data); None where unknown.
         neurons: Width of the network.
@@ -96,8 +96,8 @@ def flattest(
         budget_seconds: Time after which the search stops. Only this makes a result depend on the
             speed of the machine.
         max_rounds: Rounds after which it stops.
-        kinks: False counts training points on a kink as active, so that the trace is no less than
-            its limits from smooth points.
+        kinks: If False, training points on a kink count as active, so the trace is not below its
+            limits from smooth points.
         hints: Whether the neurons ±x_a ± x_b, and those that fire at one training point only, are
             in the pool from the start.
         progress: Called with a line after every round.
@@ -117,7 +117,7 @@ def flattest(
         spent = time.perf_counter() - began > budget_seconds
         return spent or (max_rounds is not None and search.rounds >= max_rounds)
 
-    with threadpool_limits(1):  # many small products: threads would only wait for each other
+    with threadpool_limits(1):  # many small products: more threads would only wait
         search.run(stop, proved, progress or (lambda line: None))
     return _result(search, data, width, proved, time.perf_counter() - began)
 
@@ -131,7 +131,7 @@ def _result(
     solution = search.family.network(directions, coefficients, width)
     misfit = float(np.max(np.abs(solution.outputs() - data.y_train)))
     trace = solution.trace
-    # Points behind a kink by less than the rounding were counted as active.
+    # Points behind a kink by less than rounding were counted as active.
     h = search.family.points @ directions.T
     near = bool(np.any((h <= 0) & (h > -1e-7 * np.max(h, 0))))
     as_solved = math.isclose(trace, limit, rel_tol=1e-6) or (near and trace < limit)

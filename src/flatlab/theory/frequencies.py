@@ -1,4 +1,4 @@
-"""The exact interval of a frequency."""
+"""Confidence intervals of frequencies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ CONFIDENCE = 0.95
 
 
 def clopper_pearson(hits: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the exact two-sided interval of a frequency (Clopper and Pearson 1934).
+    """Return the exact two-sided confidence interval of a frequency (Clopper and Pearson 1934).
 
     >>> [round(end, 4) for end in clopper_pearson(0, 100)]
     [0.0, 0.0362]

@@ -1,8 +1,8 @@
-"""Extreme points, and the directions that cut each of them off from the others (Definition 4.1).
+"""Extreme points, and the directions that separate each from the others (Definition 4.1).
 
 A finite set is a set of extreme points if none lies in the convex hull of the others; equivalently
 for every i some w has w·x_i > w·x_j for all j ≠ i. On a sphere about the origin, and so on the
-cube, w_i = x_i/‖x_i‖ will do; elsewhere a linear program finds w_i or shows that there is none.
+cube, w_i = x_i/‖x_i‖ works. Elsewhere a linear programme finds w_i or shows that there is none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import UserError, numbers_in_words
 
 Array = NDArray[np.float64]
 
-# A margin below this share of the points' size is rounding.
+# A margin below this share of the points' size counts as rounding.
 ROUNDING = 1e-12
 
 
@@ -43,7 +43,8 @@ class Separation:
 def separate(x: Array) -> Separation:
     """Return a separating direction for every point, and its margin.
 
-    On a sphere w_i = x_i/‖x_i‖; elsewhere w_i maximises the margin over ‖w‖_∞ ≤ 1, then ‖w_i‖ = 1.
+    On a sphere w_i = x_i/‖x_i‖. Elsewhere w_i maximises the margin over ‖w‖_∞ ≤ 1 and is then
+    scaled to ‖w_i‖ = 1.
 
     >>> square = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0], [0.5, 0.0]])
     >>> separate(square).extreme
@@ -109,7 +110,7 @@ def _best_direction(x: Array, i: int) -> Array:
     rows = np.hstack([others - x[i], np.ones((len(others), 1))])  # t ≤ w·(x_i − x_j)
     bounds = [(-1.0, 1.0)] * d + [(None, None)]
     solved = linprog(cost, rows, np.zeros(len(others)), bounds=bounds, method="highs")
-    if solved.x is None:  # bounded and feasible at zero: only the numbers can be at fault
+    if solved.x is None:  # bounded and feasible at zero: only the scale can be at fault
         raise UserError(
             f"whether point {i} (from 0) is extreme could not be found out, its numbers are too "
             f"large or too small ({solved.message.partition('.')[0]}): rescale the inputs"

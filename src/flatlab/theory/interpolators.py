@@ -1,9 +1,9 @@
-"""Networks that interpolate a training set, to try statements about all of them on.
+"""Random networks that interpolate a training set, for testing statements about all such networks.
 
-The output is linear in the last layer, so whatever the layers before it are, as long as their n
-features are linearly independent, least squares in the last layer interpolates.
-`random_interpolators` draws the layers before it; `flattened` descends the trace over them, which
-is where an inequality about all interpolating networks comes closest to failing.
+The output is linear in the last layer. So if the features of the n points are linearly independent,
+least squares in the last layer interpolates, whatever the layers before it. `random_interpolators`
+draws those layers. `flattened` then lowers the trace: an inequality about all interpolating
+networks is closest to failing at the flattest ones.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Array = NDArray[np.float64]
 RESCALING = 1.0
 """Standard deviation of the logarithm of the random scale of a neuron."""
 TRIES = 20
-"""Draws for each network before giving up."""
+"""Number of draws for each network before giving up."""
 RIDGE = 1e-10
-"""Added to the Gram matrix of the features while descending, relative to its mean diagonal."""
+"""Ridge on the Gram matrix of the features during the descent, relative to its mean diagonal."""
 
 
 def random_interpolators(
@@ -40,7 +40,7 @@ def random_interpolators(
 ) -> list[Solution]:
     """Return networks with random weights, the last layer by least squares of minimum norm.
 
-    Draws whose features are linearly dependent are drawn again.
+    If the features are linearly dependent, the layers are drawn again.
 
     Args:
         arch: The architecture, at least as wide as there are training points.
@@ -71,11 +71,11 @@ def random_interpolators(
 
 
 def flattened(starts: list[Solution], steps: int = 100) -> list[Solution]:
-    """Descend the trace over the interpolating networks from every start, by L-BFGS.
+    """Minimise the trace over the interpolating networks from every start, by L-BFGS.
 
-    The parameters move freely; before the trace (2/n) Σ‖∇f(x_i)‖² is taken, the last layer is
-    corrected by the least change that interpolates, through which the gradient flows. The flattest
-    network of every descent is returned, with interpolation restored to rounding.
+    The parameters move freely. Before the trace (2/n) Σ‖∇f(x_i)‖² is computed, the last layer gets
+    the least change that makes the network interpolate, and the gradient flows through that
+    correction. The flattest network of every descent is returned, interpolating up to rounding.
 
     Args:
         starts: Interpolating networks, of which the architecture and data are kept.
@@ -85,7 +85,7 @@ def flattened(starts: list[Solution], steps: int = 100) -> list[Solution]:
 
 
 def interpolating(solution: Solution) -> Solution:
-    """Return the network with the least change of its last layer that interpolates."""
+    """Return the network with the least change of its last layer that makes it interpolate."""
     name, data = last_layer(solution.arch), solution.data
     features = last_features(solution)
     weights = solution.params[name]
@@ -106,7 +106,7 @@ def last_layer(arch: Architecture) -> str:
 
 
 def last_features(solution: Solution) -> Array:
-    """Return what the last layer multiplies, (n, width): the Jacobian of f by its weights."""
+    """Return the inputs of the last layer, (n, width): the Jacobian of f in its weights."""
     name, module = last_layer(solution.arch), solution.module
     others = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     x = torch.tensor(solution.data.x_train)

@@ -16,16 +16,16 @@ from .columns import Neurons
 Array = NDArray[np.float64]
 
 CLOSED = 1e-9
-"""Relative gap, and excess of a reduced cost over one, that count as zero."""
+"""Tolerance for the relative gap, and for the excess of a reduced cost over one."""
 STARTS, STEPS, ADDED, LIKELY, POOL = 250, 60, 60, 200, 5000
 CORNERS = 100
 LASSO_FIRST, LASSO_LAST, LASSO_FACTOR, LASSO_SLACK = 0.5, 3e-3, 0.7, 5e-3
 
 
 class Pool:
-    """A pool of neurons, its best combination, and every dual searched.
+    """A pool of neurons, its best combination, and every dual that was searched.
 
-    Coefficients are of σ(u·x)/cost(u), so that the trace is the sum of their sizes.
+    Coefficients multiply σ(u·x)/cost(u), so the trace is the sum of their absolute values.
     """
 
     def __init__(self, family: Neurons, seed: int, hints: bool):
@@ -42,7 +42,7 @@ class Pool:
     def run(
         self, stop: Callable[[], bool], proved: float | None, report: Callable[[str], None]
     ) -> None:
-        """Solve and extend until the bound is met, the proved floor is, or `stop` says so."""
+        """Solve and extend until the dual bound or the proved floor is met, or `stop` says so."""
         self.interpolate()
         rho = LASSO_FIRST
         while not (stop() or self.closed(proved)):
@@ -60,7 +60,7 @@ class Pool:
             self.interpolate()
 
     def closed(self, proved: float | None) -> bool:
-        """Whether nothing is left to gain."""
+        """Whether no neuron found would lower the trace."""
         floor = max(self.bound(), proved or 0.0)
         return self.objective - floor <= CLOSED * self.objective
 
@@ -83,7 +83,7 @@ class Pool:
     def lasso(self, rho: float) -> Array:
         """Solve ½‖y − f‖² + ½ρ²‖c‖₁² over the pool; return the dual, residual/(ρ²‖c‖₁).
 
-        Solved over the part of the pool that is nearly tight, which grows until nothing outside it
+        It is solved over the nearly tight part of the pool, which grows until no neuron outside it
         would help.
         """
         columns = self.family.columns(self.pool)
@@ -123,11 +123,11 @@ class Pool:
         return np.asarray(solved.eqlin.marginals)
 
     def exact(self) -> tuple[Array, Array]:
-        """Return the best combination with interpolation to rounding.
+        """Return the best combination, interpolating up to rounding.
 
-        The linear programme interpolates to 1e-7. What is missing is added by the least change of
-        the coefficients; where its neurons do not span it, others of the pool are added, with
-        coefficients as small as the misfit.
+        The linear programme interpolates to 1e-7. The rest is removed by the least change of the
+        coefficients. If its neurons do not span the misfit, other neurons of the pool are added,
+        with coefficients as small as the misfit.
         """
         directions, coefficients = self.best
         coefficients = self._corrected(directions, coefficients)

@@ -1,4 +1,4 @@
-"""The sources' conditions and definitions as yes-or-no questions about data and networks."""
+"""The sources' conditions and definitions as yes-or-no functions of data and networks."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def interpolates(solution: Solution, tolerance: float = 1e-9) -> bool:
 def is_memorising(solution: Solution) -> bool:
     """Return whether the network memorises (Definition 4.2).
 
-    It interpolates, and in every hidden layer each training point activates exactly one neuron,
-    different points different neurons.
+    It memorises if it interpolates and, in every hidden layer, each training point activates
+    exactly one neuron, and no two points the same one.
     """
     if not interpolates(solution):
         return False

@@ -1,4 +1,4 @@
-"""Empirical Rademacher complexity, of finite classes and of path-norm balls of networks.
+"""Empirical Rademacher complexity of finite classes and of path-norm balls of networks.
 
 R_S(F) = (1/n) E_σ sup_{f∈F} Σ_i σ_i f(x_i) over independent uniform signs σ ∈ {±1}^n. Up to
 n = 16 all signs are enumerated; beyond, signs are drawn and the mean has a standard error.
@@ -22,7 +22,7 @@ ENUMERATED = 16
 """Largest n whose 2^n signs are enumerated."""
 
 DRAWS = 1000
-"""Number of sign vectors drawn beyond that, unless told."""
+"""Default number of sign vectors drawn for larger n."""
 
 _AT_ONCE = 2**22
 _ASCENT_STEPS = 40
@@ -73,7 +73,7 @@ def finite_class(
     Args:
         values: One row (f(x_1), …, f(x_n)) for each function.
         draws: Number of signs to draw, at least 2; None enumerates all 2^n, for n ≤ 16.
-        rng: What draws them; a fixed one unless given.
+        rng: Source of the signs; a fixed one unless given.
 
     >>> finite_class([[1.0, 1.0], [-1.0, -1.0]])
     FiniteComplexity(value=0.5, standard_error=0.0, signs=4)
@@ -98,20 +98,20 @@ def path_norm_ball(
 ) -> NetworkComplexity:
     """Return R_S(Θ_C) of two-layer ReLU networks without bias of path norm at most C.
 
-    With Θ_C = {Σ_j a_j relu(w_j·x) : Σ_j ‖w_j‖|a_j| ≤ C} the supremum sits at one neuron:
+    With Θ_C = {Σ_j a_j relu(w_j·x) : Σ_j ‖w_j‖|a_j| ≤ C} the supremum is attained by one neuron:
 
         R_S(Θ_C) = (C/n) E_σ sup_{‖u‖=1} |Σ_i σ_i relu(u·x_i)|.
 
     In d ≤ 2 the supremum is exact: between two neighbouring kinks the sum is linear in u, largest
-    along its own gradient or at an end. In higher dimension it is a lower estimate, the best of a
-    projected gradient ascent from many starts.
+    along its own gradient or at an end. In higher dimension it is a lower estimate: the best of
+    projected gradient ascents from many starts.
 
     Args:
         x: Inputs, shape (n, d).
         C: Bound on the path norm, > 0.
         restarts: Starts of the ascent for each sign vector.
         draws: Number of signs to draw; None enumerates all for n ≤ 16 and d ≤ 2, or draws 1,000.
-        rng: Draws signs and starts; a fixed one unless given.
+        rng: Source of signs and starts; a fixed one unless given.
 
     >>> found = path_norm_ball([[3.0, 4.0]], C=2.0)
     >>> round(found.value, 12), found.bound, found.exact_supremum
@@ -151,7 +151,7 @@ def _sweep(x: Array, signs: Array) -> Array:
     along = gradients / np.where(lengths > 0, lengths, 1.0)
     ends = np.abs(signs @ np.maximum(x @ _directions(kinks).T, 0)).max(1)
     best = np.maximum(ends, np.abs(_sums(along, x, signs)).max(1))
-    # Minus the gradient is the highest point of minus the sum.
+    # −gradient is where −sum is largest.
     return np.asarray(np.maximum(best, np.abs(_sums(-along, x, signs)).max(1)))
 
 
@@ -169,7 +169,7 @@ def _ascend(x: Array, signs: Array, restarts: int, rng: np.random.Generator) -> 
         best = np.maximum(best, sums.max(1))
         gradient = (weighted * (h > 0)) @ x
         length = np.linalg.norm(gradient, axis=2, keepdims=True)
-        # Long steps go to the top of the present cone; shrinking ones settle on a ridge.
+        # Long steps reach the top of the current cone; shrinking ones settle on a ridge.
         size = 2.0 * 0.9**step
         u = u + size * gradient / np.where(length > 0, length, 1.0)
         length = np.linalg.norm(u, axis=2, keepdims=True)

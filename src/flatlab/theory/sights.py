@@ -1,4 +1,4 @@
-"""What the pictures of the theory show, as numbers; drawing is for `report`."""
+"""The numbers behind the pictures of the theory; `report` draws them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Circle:
 
 @dataclass(frozen=True)
 class Between:
-    """Quantities on a way from the memorising to the generalising flattest minimum.
+    """Quantities along a path from the memorising to the generalising flattest minimum.
 
     Attributes:
         t: Position, from 0 (memorising) to 1 (generalising).
@@ -77,7 +77,7 @@ def trace_by_scale(d: int = 30, n: int = 100, seed: int = 0) -> tuple[Array, Arr
 
 
 def circle_regions(n: int = 12, epsilons: tuple[float, ...] = (0.1, 0.03, 0.003)) -> Circle:
-    """Return the regions of the memorising network on n even points, for shrinking ε."""
+    """Return the regions of the memorising network on n evenly spaced points, for shrinking ε."""
     points, half = circle_points(n), {}
     for epsilon in epsilons:
         made = memorising(points, epsilon=epsilon)
@@ -88,7 +88,7 @@ def circle_regions(n: int = 12, epsilons: tuple[float, ...] = (0.1, 0.03, 0.003)
 
 
 def circle_points(n: int = 12) -> Dataset:
-    """Return n even points of the unit circle, labelled 1 and −1 in turn."""
+    """Return n evenly spaced points of the unit circle, labelled 1 and −1 in turn."""
     angles = 2 * np.pi * np.arange(n) / n
     return from_arrays(np.stack([np.cos(angles), np.sin(angles)], 1), np.resize([1.0, -1.0], n))
 
@@ -103,10 +103,10 @@ def batch_norm_path(d: int = 6, s: int = 5, seed: int = 0) -> tuple[Array, Array
 def between_minima(d: int = 8, n: int = 40, seed: int = 0) -> tuple[Between, Between]:
     """Return the straight line and a flat path from the memorising to the generalising minimum.
 
-    Both have width n + 4, the memorising neurons first. On the straight line neurons of one are
-    scaled by 1 − t and those of the other by t, so f = ((1 − t)² + t²)y on the training set. Scaled
-    by √(1 − t) and √t instead, f = (1 − t)y + ty = y, and the trace is the floor all the way: the
-    flattest minima that memorise and those that generalise are one connected set.
+    Both have width n + 4, the memorising neurons first. On the straight line the memorising neurons
+    are scaled by 1 − t and the generalising ones by t, so f = ((1 − t)² + t²)y on the training set.
+    Scaled by √(1 − t) and √t instead, f = (1 − t)y + ty = y, and the trace is the floor all the
+    way: the flattest minima that memorise and those that generalise are one connected set.
     """
     whole = cube(d)
     x = whole[generator(seed, "between").permutation(2**d)[:n]]

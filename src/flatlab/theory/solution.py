@@ -1,4 +1,4 @@
-"""A network put beside a data set, in float64: its outputs, gradients, loss, trace and errors."""
+"""A network with a data set, in float64: its outputs, gradients, loss, trace and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..losses import Loss, as_loss
 from ..models import Architecture, Params, build
 from ..models.activations import activated
 
-if TYPE_CHECKING:  # slow to import, and the networks can be listed without it
+if TYPE_CHECKING:  # slow to import, and not needed to list the networks
     from torch import Tensor, nn
 
 Array = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Table 2 of Wen, Li & Ma: the hyper-parameters of the experiments, a row for each phase."""
+"""Table 2 of Wen, Li & Ma: the hyper-parameters of the experiments, one row for each phase."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One row: the panel of a figure, or a later phase of the same."""
+    """One row: the panel of a figure, or a later phase of the same panel."""
 
     figure: str
     lr: float

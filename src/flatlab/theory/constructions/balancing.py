@@ -12,8 +12,8 @@ from ..solution import Array, Solution
 def balanced(solution: Solution) -> Solution:
     """Return the flattest of all rescalings of a two-layer ReLU network.
 
-    Neuron j adds (2/n) Σ_i 1[active] (a_j² ‖x'_i‖² + h_ij²) to the trace, h_ij its activation at
-    x_i. Rescaled by c it is A/c² + B c², least at c⁴ = A/B, where it is 2√(AB).
+    Neuron j adds (2/n) Σ_i 1[active] (a_j² ‖x'_i‖² + h_ij²) to the trace, with h_ij its activation
+    at x_i. Rescaled by c it adds A/c² + B c², which is least at c⁴ = A/B, where it is 2√(AB).
     """
     activations, sizes = _neurons(solution)
     active = activations > 0

@@ -16,10 +16,10 @@ from .memorising import padded
 def xor_batch_norm(
     data: Dataset, scale: float = 1.0, width: int = 4, balanced: bool = True
 ) -> Solution:
-    """The minimal solution of Lemma A.1: a neuron for each quadrant, ‖γ ⊙ W2‖₁ as small as can be.
+    """The minimal solution of Lemma A.1: one neuron for each quadrant, with the least ‖γ ⊙ W2‖₁.
 
     W1 = K(±1, ±1, 0, …), b1 = −K: neuron q is K on its own quadrant and 0 elsewhere, so its root
-    mean square is K√p_q with p_q the share of training points there, and f = x1·x2 asks for
+    mean square is K√p_q with p_q the share of training points there, and f = x1·x2 requires
     γ_q W2_q = ±√p_q. Under Condition 1 p_q = 1/4, ‖γ ⊙ W2‖₁ = 2, and Tr ∇²L = 8 + c/K² falls to 8
     as K → ∞ (`bounds.batch_norm_xor` for other shares). The printed W2 lacks signs (erratum E6).
 
@@ -27,7 +27,7 @@ def xor_batch_norm(
         data: An xor data set with points in every quadrant.
         scale: K, the scale of the first layer.
         width: Neurons, at least 4; the others are dead.
-        balanced: |γ| = |W2|, which minimises the trace, or γ = 1 as in the proof.
+        balanced: Whether |γ| = |W2|, which minimises the trace; otherwise γ = 1 as in the proof.
     """
     require_xor(data, "xor_batch_norm")
     width, scale = at_least("width", width, 4), positive("scale", scale)

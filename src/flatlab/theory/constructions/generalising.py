@@ -19,9 +19,9 @@ from .memorising import memorising, padded
 SIGNS = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
 """(−1)^i, (−1)^j of neuron 2i + j + 1."""
 NARROW = 1e-12
-"""A step rises by at least this much of the cosine; less is rounding."""
+"""Least rise of a step, in the cosine; less would be rounding."""
 NARROW_SPIKE = 3e-9
-"""The narrowest spike on the circle that float64 can tell from its surroundings."""
+"""The narrowest spike on the circle that float64 resolves."""
 
 
 def four_neurons(data: Dataset, r: float | None = None, width: int = 4) -> Solution:
@@ -49,10 +49,10 @@ def four_neurons(data: Dataset, r: float | None = None, width: int = 4) -> Solut
 def finite_labels(data: Dataset, epsilon: float | None = None) -> Solution:
     """The network of Proposition A.1: the label depends on few coordinates that are extreme points.
 
-    With v_j the values of the relevant coordinates, w_j cutting v_j off from the others and
-    ‖x‖ = R, neuron j is σ(r_j (w_j·(v − v_j) + ε)/ε) and its output weight y_j/r_j, with
-    r_j² = |y_j|√(R²+1). A value with label zero gets no neuron. The printed r_j² = |y_j|(R²+1) and
-    v_j in the place of w_j are wrong (erratum E7).
+    Let v_j be the values of the relevant coordinates, w_j a direction that separates v_j from the
+    others, and ‖x‖ = R. Neuron j is σ(r_j (w_j·(v − v_j) + ε)/ε) and its output weight y_j/r_j,
+    with r_j² = |y_j|√(R²+1). A value with label zero gets no neuron. The printed r_j² = |y_j|(R²+1)
+    and v_j in the place of w_j are wrong (erratum E7).
 
     Args:
         data: Its `relevant` coordinates decide the label; all inputs have one norm.
@@ -90,17 +90,17 @@ def finite_labels(data: Dataset, epsilon: float | None = None) -> Solution:
 
 
 def circle_steps(data: Dataset, edge: float = 0.02) -> Solution:
-    """A flattest minimum on the circle whose error vanishes with n: Proposition A.2, mended.
+    """A flattest minimum on the circle whose error vanishes with n: Proposition A.2, corrected.
 
     The printed network (eq. 17) does not interpolate (erratum E9). Here n narrow neurons memorise
-    the points, and two more for each gap between neighbours fire inside the gap alone, on no
-    training point, so that the trace is still the floor: with c = cos of the angle to the middle
-    of the gap, h half its angle, t = cos((1 − edge/2) h) and T = cos((1 − edge) h),
+    the points. Two more for each gap between neighbours fire inside the gap only, at no training
+    point, so the trace is still the floor. With c = cos of the angle to the middle of the gap, h
+    half its angle, t = cos((1 − edge/2) h) and T = cos((1 − edge) h),
 
         (y/(T − t)) (σ(c − t) − σ(c − T))
 
-    is y, the mean of the neighbours' labels, on the gap but for its edges. The width is 3n; a gap
-    too narrow for float64 is left at zero.
+    is y, the mean of the neighbours' labels, on the gap except at its edges. The width is 3n; in a
+    gap too narrow for float64 f stays zero.
 
     Args:
         data: Inputs on a circle in the first two coordinates, of one norm.
@@ -140,7 +140,7 @@ def circle_steps(data: Dataset, edge: float = 0.02) -> Solution:
 
 
 def circle_as_printed(data: Dataset) -> Solution:
-    """The network of eq. (17) as it is printed, which does not interpolate (erratum E9)."""
+    """The network of eq. (17) as printed, which does not interpolate (erratum E9)."""
     angles = np.arctan2(data.x_train[:, 1], data.x_train[:, 0])
     order = np.argsort(angles)
     sorted_ = angles[order]
@@ -163,7 +163,7 @@ def _unit(angle: Array) -> Array:
 
 
 def _projected(data: Dataset) -> Dataset:
-    """Return the data on the circle alone."""
+    """Return the data in the plane of the circle."""
     from ...data import from_arrays
 
     return from_arrays(data.x_train[:, :2], data.y_train)

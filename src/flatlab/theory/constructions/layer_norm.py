@@ -29,15 +29,16 @@ def layer_norm_memorising(
         0 < q_i ≤ ε/2:  u_i = √(ε q_i), r_i = √(ε/q_i), so ‖∇f(x_i)‖² = 2q_i/ε
         y_i = 0:        no neuron, so ‖∇f(x_i)‖² = 0 (and x_i is not memorised)
 
-    which is the floor of `bounds.layer_norm_floor`. The printed threshold between the first two is
-    ε, where the second costs up to 2 (erratum E10); its third case has a neuron (erratum E11).
+    which is the floor of `bounds.layer_norm_floor`. The paper puts the threshold between the first
+    two cases at ε, where the second costs up to 2 (erratum E10), and gives the third case a neuron
+    (erratum E11).
 
     Args:
         data: The training inputs must be extreme points.
         ln_epsilon: ε of simplified LayerNorm.
         width: Neurons, at least n; n unless given.
         delta: Width of the spikes; half of each margin unless given.
-        threshold: Share of ε that parts the first two cases.
+        threshold: The q_i between the first two cases, as a share of ε.
         zero_labels: Whether labels may be zero; their points are then not memorised.
     """
     if not zero_labels:

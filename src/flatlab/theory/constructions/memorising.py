@@ -1,4 +1,4 @@
-"""Networks that memorise: one neuron for each training point (Theorem 4.1; the lecture's)."""
+"""Networks that memorise: one neuron for each training point (Theorem 4.1; the lecture)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..geometry import Separation, require_extreme
 from ..solution import Array, Solution
 from ._checks import at_least, positive
 
-# Activations at training points must be right to about this.
+# Required relative accuracy of the activations at training points.
 PRECISION = 1e-7
 
 
@@ -23,7 +23,7 @@ def memorising(
 ) -> Solution:
     """The memorising solution of Theorem 4.1: as flat as any, and zero off the training set.
 
-    With w_i cutting x_i off from the other points and x' = (x, 1), neuron i of the first layer is
+    Let w_i separate x_i from the other points, and x' = (x, 1). Neuron i of the first layer is
     σ(u_i (w_i·(x − x_i) + ε)/ε), which is u_i at x_i and 0 at the other points; the layers above
     are diag(1/r_i), the last sign(y_i)/r_i, with
 
@@ -35,9 +35,9 @@ def memorising(
         data: The training inputs must be extreme points, its labels not zero.
         depth: Number D of weight layers.
         width: Neurons in each hidden layer, at least n; n unless given. The others are dead.
-        epsilon: Width of the spikes. Unless given, half the margin min_j w_i·(x_i − x_j) of each;
-            on the cube half of its own smallest margin 2/√d, so that every other point of the cube
-            gets f = 0.
+        epsilon: Width of the spikes. Unless given, half the margin min_j w_i·(x_i − x_j) of each
+            point; on the cube half the smallest margin of the whole cube, 2/√d, so that f = 0 at
+            every other point of the cube.
     """
     depth = at_least("depth", depth, 2)
     width = at_least("width", data.n if width is None else width, data.n)
@@ -58,8 +58,8 @@ def memorising(
 def lecture_memorising(data: Dataset) -> Solution:
     """The lecture's memorising network: w_j = x_j/‖x_j‖, b_j = −√d/2, a_j = 2y_j/√d.
 
-    It interpolates only if the inputs are nearly orthogonal, and is at the floor for no dimension
-    but d ≈ 16.9: ‖∇f(x_i)‖² = 4(d+1)/d + d/4 against 2√(d+1) (errata W2 and W4).
+    It interpolates only if the inputs are nearly orthogonal, and is at the floor only for d ≈ 16.9:
+    ‖∇f(x_i)‖² = 4(d+1)/d + d/4 against 2√(d+1) (errata W2 and W4).
     """
     require_labels(data)
     norms = np.linalg.norm(data.x_train, axis=1, keepdims=True)
@@ -88,13 +88,13 @@ def spikes(data: Dataset, found: Separation, heights: Array, widths: Array, widt
 def padded(values: Array, width: int, filler: float = 0.0) -> Array:
     """Return the values followed by a filler up to the width.
 
-    A dead neuron has the bias −1, not the printed 0: so no point sits on its kink.
+    A dead neuron has the bias −1 instead of the printed 0, so no point is on its kink.
     """
     return np.concatenate([values, np.full(width - len(values), filler)])
 
 
 def spike_widths(data: Dataset, found: Separation, epsilon: float | Array | None) -> Array:
-    """Return the width of each spike: what is given if it is good, or what is."""
+    """Return the width of each spike: the given one, if it is valid, or the default."""
     chosen = epsilon is not None
     if epsilon is None:
         on_cube = bool(np.all(np.abs(data.x_train) == 1))
@@ -123,7 +123,7 @@ def spike_widths(data: Dataset, found: Separation, epsilon: float | Array | None
 
 
 def require_labels(data: Dataset) -> None:
-    """Raise if a label is zero: a memorising solution is then no flattest one (erratum E11)."""
+    """Raise if a label is zero: then no memorising solution is flattest (erratum E11)."""
     zeros = np.flatnonzero(data.y_train == 0)
     if len(zeros):
         one = len(zeros) == 1

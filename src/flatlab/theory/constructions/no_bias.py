@@ -19,7 +19,7 @@ def no_bias_xor(data: Dataset, epsilon: float = 0.01, width: int = 4) -> Solutio
     W1 has the rows (±(1+ε), ±(1−ε), 0, …), W2 = ±1/(2 − 2ε). Every quadrant activates two neurons
     if ε > 0, with Σ‖w_j‖|a_j| = 2√2 √(1+ε²)/(1−ε), and Tr ∇²L → 4√(2d) as ε → 0. At ε = 0 two
     neurons have their kink on every training point; with relu'(0) = 0 the trace is then 4√d, the
-    floor, which no point nearby has (erratum E29).
+    floor, but not at any nearby parameters (erratum E29).
 
     Args:
         data: An xor data set.
@@ -40,9 +40,9 @@ def no_bias_xor(data: Dataset, epsilon: float = 0.01, width: int = 4) -> Solutio
 def no_bias_memorising(data: Dataset) -> Solution:
     """A memorising network without bias, at the floor: for n ≤ d linearly independent inputs.
 
-    Rows with w_i·x_j = 2δ_ij − 1 exist then, so that neuron i fires at x_i alone and no point is on
-    a kink; balanced, ‖∇f(x_i)‖² = 2‖x_i‖|y_i|. So below the sample size of Theorem 3.1 a flattest
-    minimum need not generalise without bias either.
+    For such inputs there are rows with w_i·x_j = 2δ_ij − 1, so neuron i fires at x_i alone and no
+    point is on a kink. Balanced, ‖∇f(x_i)‖² = 2‖x_i‖|y_i|. So with fewer samples than Theorem 3.1
+    asks for, a flattest minimum without bias need not generalise either.
 
     Args:
         data: At most d linearly independent training inputs, labels not zero.

@@ -1,4 +1,4 @@
-"""The registry of claims: what the sources state, and a check for each that can be checked."""
+"""What the sources state, and a check for each statement that can be checked."""
 
 from __future__ import annotations
 

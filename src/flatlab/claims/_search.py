@@ -1,4 +1,4 @@
-"""Instances that checks try: random networks, and networks that make a ratio as small as can be."""
+"""Instances for checks: random networks, and networks that make a ratio as small as possible."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lowest(
 ) -> float:
     """Return the least value found of a ratio of (‖∇f(x)‖², f(x), x), by Adam on all parameters.
 
-    The data of `start` is one point or more; the mean over them is descended.
+    If the data of `start` has several points, the mean over them is minimised.
     """
     module = start.module
     x = torch.tensor(start.data.x_train)

@@ -1,6 +1,6 @@
 """What a claim is: a statement of a source, and a check that computes evidence for or against it.
 
-A check is a generator of `Line`s, each a measured number against what the statement says of it:
+A check is a generator of `Line`s. Each compares a measured number with what the statement says:
 
     @claim("wen2023.eq3", "Section 4.1, eq. (3)", "inequality",
            "‖∇f(x)‖² ≥ 2‖x'‖|f(x)| for every network with bias")
@@ -9,7 +9,7 @@ A check is a generator of `Line`s, each a measured number against what the state
         yield at_least("smallest ‖∇f‖²/(2‖x'‖|f|) over 1,000 random networks", ratio, 1.0)
 
 A misprinted statement is checked twice: the corrected one by ordinary lines, and the printed one by
-lines inside `printed`, which must fail. What the lines say together is the claim's `Word`.
+lines inside `printed`, which must fail. Together the lines give the claim its `Word`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Word = Literal["holds", "holds corrected", "consistent", "refuted", "fails", "br
                "by experiment", "not checkable", "not yet"]  # fmt: skip
 
 KINDS: dict[Kind, str] = {
-    "definition": "what a word means, tried on examples",
+    "definition": "what a term means, tried on examples",
     "identity": "two sides that must be equal",
     "construction": "parameters with promised properties",
-    "inequality": "tried on random and on optimised instances: can be refuted, not proved",
+    "inequality": "tried on random and optimised instances: can be refuted, not proved",
     "rate": "a fitted slope or a bounded ratio: consistent or not, never proved",
     "probabilistic": "a measured frequency with its interval",
     "empirical": "what training does",
@@ -45,10 +45,10 @@ KINDS: dict[Kind, str] = {
 WORDS: dict[Word, str] = {
     "holds": "everything checked is as stated",
     "holds corrected": "the printed statement fails, the corrected one holds",
-    "consistent": "a rate whose fitted figures agree with the statement",
+    "consistent": "a rate whose fitted exponents agree with the statement",
     "refuted": "a counterexample was expected and found; there is no corrected statement",
     "fails": "something expected to hold does not",
-    "broken": "the check itself could not be carried out, so it says nothing of the claim",
+    "broken": "the check itself failed, so it says nothing about the claim",
     "by experiment": "decided by training: see the experiment named",
     "not checkable": "no finite computation decides it; the reason is given",
     "not yet": "listed, its check is still to be written",
@@ -56,7 +56,7 @@ WORDS: dict[Word, str] = {
 
 CONTRADICTION = 0.999
 CLEARLY = 1e-6
-"""By so much, relative to the numbers, a printed statement must be off."""
+"""Relative error above which a printed statement counts as wrong."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Line:
         measured: The number.
         relation: How it should stand to `expected`.
         expected: The number it should have, or the bound.
-        holds: Whether it does, within the tolerance; None for a number shown without judgement.
+        holds: Whether it does, within the tolerance; None for a number that is only shown.
         of_printed: Whether it is about the statement as printed, which is known to be wrong.
         low: Lower end of the 95 % interval of `measured`, if it is random.
         high: Upper end of it.
@@ -85,7 +85,7 @@ class Line:
 
     @property
     def clear(self) -> bool:
-        """Whether the two numbers are finite and apart by more than rounding."""
+        """Whether the two numbers are finite and differ by more than rounding."""
         scale = max(math.fabs(self.measured), math.fabs(self.expected))
         apart = math.fabs(self.measured - self.expected) > CLEARLY * scale
         return math.isfinite(scale) and apart
@@ -94,13 +94,13 @@ class Line:
 def equal(
     what: str, measured: SupportsFloat, expected: SupportsFloat, rel: float = 1e-9, abs: float = 0
 ) -> Line:
-    """Return a line that asks for equality up to rounding."""
+    """Return a line that requires equality up to rounding."""
     m, e = float(measured), float(expected)
     return Line(what, m, "=", e, math.isclose(m, e, rel_tol=rel, abs_tol=abs))
 
 
 def near_zero(what: str, measured: SupportsFloat, tolerance: float = 1e-10) -> Line:
-    """Return a line that asks for a zero: the largest error of many, a loss, a distance."""
+    """Return a line that requires a zero: the largest error of many, a loss, a distance."""
     m = float(measured)
     return Line(what, m, "≤", tolerance, -tolerance <= m <= tolerance)
 
@@ -108,34 +108,34 @@ def near_zero(what: str, measured: SupportsFloat, tolerance: float = 1e-10) -> L
 def at_least(
     what: str, measured: SupportsFloat, bound: SupportsFloat, slack: float = 1e-10
 ) -> Line:
-    """Return a line that asks for measured ≥ bound, up to a slack relative to the bound's size."""
+    """Return a line that requires measured ≥ bound, up to a slack relative to the bound's size."""
     m, b = float(measured), float(bound)
     return Line(what, m, "≥", b, m >= b - slack * max(1.0, math.fabs(b)))
 
 
 def at_most(what: str, measured: SupportsFloat, bound: SupportsFloat, slack: float = 1e-10) -> Line:
-    """Return a line that asks for measured ≤ bound, up to a slack relative to the bound's size."""
+    """Return a line that requires measured ≤ bound, up to a slack relative to the bound's size."""
     m, b = float(measured), float(bound)
     return Line(what, m, "≤", b, m <= b + slack * max(1.0, math.fabs(b)))
 
 
 def above(what: str, measured: SupportsFloat, bound: SupportsFloat) -> Line:
-    """Return a line that asks for measured > bound, strictly."""
+    """Return a line that requires measured > bound, strictly."""
     return Line(what, float(measured), ">", float(bound), float(measured) > float(bound))
 
 
 def below(what: str, measured: SupportsFloat, bound: SupportsFloat) -> Line:
-    """Return a line that asks for measured < bound, strictly."""
+    """Return a line that requires measured < bound, strictly."""
     return Line(what, float(measured), "<", float(bound), float(measured) < float(bound))
 
 
 def true(what: str, fact: bool | np.bool_) -> Line:
-    """Return a line for a yes-or-no fact, which must be a yes."""
+    """Return a line for a fact that must be true."""
     return Line(what, float(bool(fact)), "is", 1.0, bool(fact))
 
 
 def shown(what: str, measured: SupportsFloat) -> Line:
-    """Return a number without judgement."""
+    """Return a line that shows a number and judges nothing."""
     return Line(what, float(measured), "is", float(measured), None)
 
 
@@ -145,8 +145,8 @@ def frequency(
 ) -> Line:  # fmt: skip
     """Return a measured frequency that must be at most, or at least, a probability.
 
-    It fails if the whole two-sided 99.9 % Clopper–Pearson interval lies on the wrong side: a
-    probability can be contradicted, and a bound that is nearly attained cannot be confirmed. The
+    It fails if the whole two-sided 99.9 % Clopper–Pearson interval lies on the wrong side. So it
+    can contradict a bound on a probability, but it cannot confirm one that is nearly attained. The
     interval shown is the 95 % one.
 
     >>> frequency("failures", 1, 100, at_most=0.05).holds
@@ -164,7 +164,7 @@ def frequency(
 
 
 def estimate(what: str, samples: ArrayLike, expected: float, sigmas: float = 4.0) -> Line:
-    """Return a Monte-Carlo mean that must be within so many standard errors of a number."""
+    """Return a Monte-Carlo mean that must be within some standard errors of a number."""
     values = np.asarray(samples, dtype=float)
     mean, error = float(values.mean()), float(values.std(ddof=1) / math.sqrt(values.size))
     half = special.ndtri((1 + CONFIDENCE) / 2) * error
@@ -178,13 +178,13 @@ def slope(
 ) -> Line:  # fmt: skip
     """Return the slope of log y over log x with its 95 % interval.
 
-    With `at_most` it fails if the slope lies above; with `near`, if it is further than `within`
-    from it. The interval is shown beside it.
+    With `at_most` it fails if the slope is larger; with `near`, if the slope differs from it by
+    more than `within`. The interval is only shown.
 
     >>> slope("a line", [1, 2, 4], [3, 6, 12], near=1.0).holds
     True
     """
-    from scipy import stats  # slow to import, for one line
+    from scipy import stats  # slow to import
 
     found = stats.linregress(np.log(np.asarray(x, float)), np.log(np.asarray(y, float)))
     count = np.asarray(x).size
@@ -200,7 +200,7 @@ def slope(
 
 
 def printed(line: Line) -> Line:
-    """Mark a line as one about the printed statement: it must fail."""
+    """Mark a line as being about the printed statement: it must fail."""
     return replace(line, what=f"as printed: {line.what}", of_printed=True)
 
 
@@ -210,7 +210,7 @@ class Trial:
 
     Attributes:
         seed: Decides all random instances.
-        thorough: Whether to take larger sizes and more starts; `size` chooses.
+        thorough: Whether to use larger sizes and more starts; `size` chooses.
     """
 
     seed: int = 0
@@ -239,7 +239,7 @@ class Claim:
         says: The statement in our words, with its formula; the corrected one if there is one.
         as_printed: What is printed, where that is wrong.
         errata: Names of the errata that the check decides, such as "E1".
-        expected: The word it should get.
+        expected: The word that its check should give.
         note: What the check cannot show, or why there is none.
         experiment: The experiment that decides it, for `kind` "empirical".
         check: The check, or None.
@@ -299,7 +299,7 @@ def claim(
     expected: Word | None = None,
     note: str = "",
 ) -> Callable[[Check], Claim]:
-    """Make a claim of the check that follows.
+    """Turn the decorated check into a claim.
 
     Args:
         id: "source.place".
@@ -333,7 +333,7 @@ def not_checkable(
     id: str, where: str, kind: Kind, says: str, why: str, as_printed: str = "",
     errata: tuple[str, ...] = (),
 ) -> Claim:  # fmt: skip
-    """Return a claim that no finite computation decides, or words that are only misprinted."""
+    """Return a claim that no finite computation decides, or whose words alone are misprinted."""
     return Claim(id, where, kind, says, as_printed, errata, "not checkable", why)
 
 

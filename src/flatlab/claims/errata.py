@@ -1,7 +1,7 @@
-"""What is printed wrongly in the sources, and what is right.
+"""Errata: what is printed wrongly in the sources, and what is right.
 
-The claims that decide an erratum name it in `Claim.errata`: there the printed and the corrected
-version are computed. Here they are only worded.
+The claims that decide an erratum name it in `Claim.errata`; their checks compute the printed and
+the corrected version. This file only words them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Erratum:
     Attributes:
         id: Its name, such as "E1".
         source: The source, as in a claim's id.
-        place: Where it stands.
+        place: Where it is in the source.
         printed: What is printed.
         right: What is right.
         matters: Why it matters, in one sentence.
@@ -46,8 +46,8 @@ class Erratum:
 _WEN = (
     (
         "E1", "eq. (5), Section 4.1",
-        "r = (d² + 1)^¼, W₂[2i + j], and Equation (5) is said to be what can hold.",
-        "r = (d + 1)^¼, W₂[2i + j + 1], and it is Equation (4) that can hold.",
+        "r = (d² + 1)^¼, W₂[2i + j], and the text says that Equation (5) can hold.",
+        "r = (d + 1)^¼, W₂[2i + j + 1], and the text means Equation (4).",
         "With the printed r the generalising network is far from flattest, and Scenario II would "
         "lose its example.",
     ),
@@ -55,8 +55,8 @@ _WEN = (
         "E2", "Lemma A.3",
         "Tr ∇²L ≥ ‖W₂‖² + ‖γ‖², with a_i where relu(a_i) is meant.",
         "Tr ∇²L ≥ 2(‖W₂‖² + ‖γ‖²), with infimum 8 under Condition 1.",
-        "Beside the printed floor 4, a flattest network's trace of 8 looks twice as large as need "
-        "be.",
+        "Compared with the printed floor 4, the trace 8 of a flattest network looks twice too "
+        "large.",
     ),
     (
         "E3", "Definition A.2",
@@ -75,8 +75,8 @@ _WEN = (
         "E5", "Section 2 and the remark after Theorem 3.1",
         "The zero-one error is Pr(y f(x) > 0).",
         "The zero-one error is Pr(y f(x) ≤ 0): an output of 0 is an error.",
-        "As printed a perfect network has error 1; and were f = 0 no error, a memorising network "
-        "would have none.",
+        "As printed a perfect network has error 1. And if f = 0 were no error, a memorising "
+        "network would make none.",
     ),
     (
         "E6", "Lemma A.1, construction",
@@ -103,9 +103,9 @@ _WEN = (
         "E9", "Proposition A.2, eq. (17)",
         "A width-n network on the circle that interpolates, is flattest and errs by O(δ²).",
         "Each printed neuron fires on half the circle. A flattest network with vanishing error "
-        "exists with width 3n: two more neurons in each gap, silent on the training set. "
+        "exists with width 3n: two more neurons in each gap, inactive on the training set. "
         "Also (a + b)² ≤ 2a² + 2b², and n ≥ N log(N/δ).",
-        "The printed construction fits nothing, so the proposition has no proof at width n.",
+        "The printed network does not interpolate, so the proposition has no proof at width n.",
     ),
     (
         "E10", "Theorem 5.1, proof",
@@ -116,8 +116,8 @@ _WEN = (
     (
         "E11", "Theorems 4.1 and 5.1",
         "Labels y_i = 0 are allowed.",
-        "They are not: a memorising network must activate a neuron at x_i, and one that is "
-        "flattest must not.",
+        "They must be excluded: at such a point a memorising network activates a neuron, and a "
+        "flattest network does not.",
         "With any zero label no memorising network is flattest.",
     ),
     (
@@ -125,7 +125,7 @@ _WEN = (
         "The memorising network's error is max{1 − n/2^d, 0}.",
         "It is 1 − (number of distinct inputs)/2^d, for independent draws (1 − 2^{−d})^n on "
         "average.",
-        "Independent draws repeat points: at n = 2^d the printed error is 0, and the real one "
+        "Independent draws repeat points: at n = 2^d the printed error is 0, and the true one "
         "about a third.",
     ),
     (
@@ -217,10 +217,10 @@ _WEN = (
     ),
     (
         "E27", "Appendix B.2",
-        "The ball of radius √d stands for inputs with covariance I, and as extreme points.",
-        "Its covariance is d/(d + 2)·I; radius √(d + 2) gives I. A point inside others' convex "
-        "hull is possible.",
-        "The experiment does not meet Condition 2, nor with certainty the theorem's assumption.",
+        "The ball of radius √d is taken for inputs with covariance I and for extreme points.",
+        "Its covariance is d/(d + 2)·I; radius √(d + 2) gives I. A point may lie in the convex "
+        "hull of the others.",
+        "The experiment violates Condition 2, and may violate the assumption of extreme points.",
     ),
     (
         "E28", "titles, captions and tables",
@@ -243,20 +243,20 @@ _KAUR = (
         "K1", "Appendix A.1, bound",
         "max_{‖ε‖≤ρ} (gᵀε + ½εᵀHε) ≤ ρ‖g‖ + ½ρ²λ_max.",
         "The same with max(λ_max, 0).",
-        "It fails where all curvature is negative.",
+        "As printed the bound fails where all curvature is negative.",
     ),
     (
         "K2", "Appendix A.1",
         "ε̂ᵀ∇L(w)ε̂ ≤ λ_max, twice.",
         "ε̂ᵀ∇²L(w)ε̂ ≤ λ_max.",
-        "A gradient is no quadratic form.",
+        "A gradient is not a quadratic form.",
         "text",
     ),
     (
         "K3", "Section 3.5",
         "λ_max of normalised networks is “lower higher” at small learning rates.",
         "“lower”, as the sentence after it requires.",
-        "The finding cannot be read without it.",
+        "As printed the sentence has no meaning.",
         "text",
     ),
 )  # fmt: skip

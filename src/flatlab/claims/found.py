@@ -1,4 +1,4 @@
-"""Facts that are not in the sources, found while checking them and needed to read the checks."""
+"""Facts that are not in the sources, found while checking them, and needed for the checks."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _first_layer_times(K: float, solution: Solution) -> Solution:
 
 
 def _padded_xor(data: Dataset, rng: np.random.Generator) -> Solution:
-    # Twelve live neurons more, with output weight zero.
+    # Twelve more live neurons, with output weight zero.
     made = xor_batch_norm(data, width=16)
     W1, b1, gamma = (np.array(made.params[name]) for name in ("W1", "b1", "gamma"))
     W1[4:], b1[4:], gamma[4:] = rng.normal(size=W1[4:].shape), 1.0, 1.0
@@ -188,7 +188,7 @@ def _padded_xor(data: Dataset, rng: np.random.Generator) -> Solution:
 def _scalar_trace(solution: Solution, gamma: float) -> float:
     """Return the trace with all γ_j tied to one γ, W2 changed so that f is the same, at K = 1e6.
 
-    The derivative by a shared γ is the sum of those by the γ_j.
+    The derivative in a shared γ is the sum of the derivatives in the γ_j.
     """
     params = solution.params
     tied = _first_layer_times(1e6, solution).with_params(

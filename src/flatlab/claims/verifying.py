@@ -1,8 +1,9 @@
-"""Checking claims: choose them, run their checks in processes, say what came out.
+"""Checking claims: choose them, run their checks in processes, collect the results.
 
-The claims are dealt out to one job a worker, like cards, as neighbours cost about the same; so a
-process pays for its imports once. A check that raises is broken and stops no other; one that
-takes its whole process down fails its claim, and the others are dealt out again.
+There is one job for each worker process, so that a process pays for its imports once. The claims
+are dealt out to the jobs like cards, because neighbouring claims cost about the same. A check that
+raises is reported as broken and stops no other. A check that takes its process down fails its
+claim, and the remaining claims of that process are dealt out again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from . import Claim, Line, Trial, claims
 from .contract import Word
 
 TARGET = "flatlab.claims.verifying:check_claims"
-# What is said of claims without a check, and without an experiment to decide them.
+# Words for claims that have neither a check nor an experiment to decide them.
 UNCHECKED: tuple[Word, ...] = ("not checkable", "not yet")
 # Called as on_event(id, kind) with kind "started" or "finished".
 OnEvent = Callable[[str, str], None]
@@ -31,11 +32,11 @@ OnEvent = Callable[[str, str], None]
 
 @dataclass(frozen=True)
 class Result:
-    """A claim and what came of it.
+    """A claim and the result of its check.
 
     Attributes:
         claim: The claim.
-        word: What its check says; without one, the claim's own word.
+        word: The word that its check gives; without a check, the claim's own word.
         seconds: How long the check took.
         lines: The evidence.
         error: Why the check ended without evidence, or "".
@@ -49,12 +50,12 @@ class Result:
 
     @property
     def as_expected(self) -> bool:
-        """Whether the word is the one the claim should get."""
+        """Whether the word is the expected one."""
         return self.word == self.claim.expected
 
     @property
     def whereto(self) -> str:
-        """What to run to decide it by training, or "" for a claim that is decided here."""
+        """The command that decides it by training, or "" for a claim that is decided here."""
         name = self.claim.experiment
         if not name:
             return ""
@@ -62,7 +63,7 @@ class Result:
 
     @property
     def decisive(self) -> Line | None:
-        """The line that shows most: the one that goes wrong, or the first that could have."""
+        """The most telling line: the first that goes wrong, or else the first that is judged."""
         judged = [line for line in self.lines if line.holds is not None]
         wrong = [line for line in judged if line.holds is line.of_printed]
         fair = [line for line in judged if not line.of_printed]
@@ -84,12 +85,12 @@ class Result:
 
 @dataclass(frozen=True)
 class Verification:
-    """What came of several claims, in the order of the registry.
+    """The results of several claims, in the order of the registry.
 
     Attributes:
-        results: One for each claim, but for those that an interrupt left unchecked.
-        seed: What decided the random instances.
-        thorough: Whether the larger sizes were taken.
+        results: One for each claim, except those that an interrupt left unchecked.
+        seed: The seed of the random instances.
+        thorough: Whether the larger sizes were used.
         seconds: From beginning to end.
         left: Ids of claims that were to be checked when an interrupt came.
     """
@@ -127,11 +128,11 @@ class Verification:
 
 
 def select(patterns: Sequence[str] = (), source: str | None = None) -> tuple[str, ...]:
-    """Return the ids that are meant, in the order of the registry.
+    """Return the ids that the patterns select, in the order of the registry.
 
     Args:
         patterns: Each an id, a pattern with * ? or [], or the beginning of ids. The source may be
-            left out: "thm4.1" is as good as its full id. None at all: every claim.
+            left out: "thm4.1" stands for its full id. No pattern at all selects every claim.
         source: Only claims of this source.
 
     Raises:
@@ -184,9 +185,9 @@ def verify(
     Args:
         ids: The claims, as `select` gives them.
         seed: Decides all random instances.
-        thorough: Take the larger sizes.
+        thorough: Whether to use the larger sizes.
         workers: Processes at once; None is one for each usable core; 1 checks in this process.
-        on_event: Hears of each check that starts and finishes.
+        on_event: Called when a check starts and when it finishes.
     """
     started, registry = time.monotonic(), claims()
     wanted = [registry[id] for id in ids]
@@ -206,7 +207,7 @@ def verify(
 
 
 class _Checks:
-    """Results as they come in, from all jobs."""
+    """Collects results from all jobs as they come in."""
 
     def __init__(self, seed: int, thorough: bool, on_event: OnEvent) -> None:
         self.seed, self.thorough, self.on_event = seed, thorough, on_event
@@ -215,7 +216,7 @@ class _Checks:
         self.interrupted = False
 
     def run(self, ids: Sequence[str], workers: int) -> list[str]:
-        """Deal the claims out and run them; return those left by a process that ended early."""
+        """Deal the claims out and run them; return those that a dead process left unchecked."""
         hands = [ids[k::workers] for k in range(min(workers, len(ids)))]
         jobs = [
             Job(
@@ -244,7 +245,7 @@ class _Checks:
         if outcome.status == "failed":
             ids = [id for id in outcome.job.payload["ids"] if id not in self.found]
             guilty = [id for id in ids if id == self.under_way.get(outcome.job.name)]
-            for id in guilty or ids:  # before its first check: all of them
+            for id in guilty or ids:  # it died before its first check: blame all
                 self.found[id] = {"word": "broken", "error": outcome.error, "seconds": 0.0}
                 self.on_event(id, "finished")
 
@@ -265,7 +266,7 @@ def check_claims(payload: dict[str, Any], report: Callable[[dict[str, Any]], Non
 
 
 def check(claim: Claim, trial: Trial) -> Result:
-    """Run one check in this process; one that raises is broken."""
+    """Run one check in this process; a check that raises is broken."""
     started = time.perf_counter()
     try:
         evidence = claim.verify(trial)
@@ -277,7 +278,7 @@ def check(claim: Claim, trial: Trial) -> Result:
 
 
 def _plain(line: Line) -> Line:
-    """Return the line without numpy's scalars, which do not travel."""
+    """Return the line with plain numbers instead of numpy scalars, which JSON does not take."""
 
     def as_float(value: float | None) -> float | None:
         return None if value is None else float(value)

@@ -1,1 +1,1 @@
-"""Claims of Kaur, Cohen & Lipton 2022: flatness, stability, SAM and what training shows."""
+"""Claims of Kaur, Cohen & Lipton 2022: flatness, stability, SAM, and the figures."""

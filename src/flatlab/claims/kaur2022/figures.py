@@ -1,4 +1,4 @@
-"""Figures 1 to 11 and cited observations: what training decides."""
+"""Figures 1 to 11 and cited observations, which training decides."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ fig11 = by_experiment(
     "±√(λ − 2/η), where L'' = 6/η − 2λ < 2/η, and the eight points find λ − (3/49)(λ − 2/η) > 2/η",
 )
 def between_iterates(trial: Trial) -> Iterator[Line]:
-    """Descend until the iterates alternate, and look at L'' on the way from one to the next."""
+    """Descend until the iterates alternate, and evaluate L'' between two successive ones."""
     lr = 0.1
     curvature = float(trial.rng("between").uniform(2.1, 2.8)) / lr
 

@@ -1,4 +1,4 @@
-"""Section 3.3 and Appendix A.1: what SAM's objective has to do with λ_max."""
+"""Section 3.3 and Appendix A.1: how SAM's objective is related to λ_max."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from ..instances import Quadratic, random_data, random_network
 
 
 def largest_rise(g: Array, H: Array, rho: float) -> tuple[float, Array]:
-    """Return max of gᵀε + ½εᵀHε over ‖ε‖ ≤ ρ and where it is, from the secular equation.
+    """Return the maximum of gᵀε + ½εᵀHε over ‖ε‖ ≤ ρ and its maximiser, from the secular equation.
 
-    Inside the ball the maximiser is −H⁻¹g, if H < 0 and that is short enough. On the sphere it is
-    (μI − H)⁻¹g with the μ ≥ max(λ_max, 0) that makes its length ρ. Needs g not orthogonal to the
-    top eigenvector.
+    If H < 0 and −H⁻¹g lies in the ball, that is the maximiser. Otherwise it is (μI − H)⁻¹g with the
+    μ ≥ max(λ_max, 0) that makes its length ρ. g must not be orthogonal to the top eigenvector.
     """
     values, vectors = np.linalg.eigh(H)
     c = vectors.T @ g
@@ -52,7 +51,7 @@ def bound(g: Array, H: Array, rho: float) -> float:
 
 
 def _symmetric(rng: np.random.Generator, p: int) -> Array:
-    """Return a random symmetric matrix whose spectrum is shifted to either side."""
+    """Return a random symmetric matrix with its spectrum shifted up or down."""
     A = rng.normal(size=(p, p))
     return np.asarray((A + A.T) / 2 + rng.normal() * 2 * np.eye(p))
 
@@ -201,7 +200,7 @@ def first_order(trial: Trial) -> Iterator[Line]:
     x, y = torch.tensor(data.x_train), torch.tensor(data.y_train)
 
     def descended(rho: float) -> torch.Tensor:
-        """Return what one step of SAM with learning rate 1 subtracts."""
+        """Return what one step of SAM with learning rate 1 subtracts from θ."""
         model = copy.deepcopy(net.module)
         optimizer = SAM(model.parameters(), lr=1.0, rho=rho)
 

@@ -1,4 +1,4 @@
-"""Section 2: gradient descent leaves minima with λ_max > 2/η; batch size against learning rate."""
+"""Section 2: gradient descent leaves minima with λ_max > 2/η; batch size and learning rate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ..instances import random_data, random_interpolator
 
 
 def lambda_max(net: Solution) -> float:
-    """Return λ_max of the squared error by Lanczos' method."""
+    """Return λ_max of the squared error by the Lanczos method."""
     found = measure(net.module, "mse", net.data, LambdaMax(tolerance=1e-7), progress=False)
     (reading,) = found.values()
     return float(reading.value)
@@ -85,7 +85,7 @@ def escape(trial: Trial) -> Iterator[Line]:
 def _descend(
     problem: Problem, start: Array, direction: torch.Tensor, lr: float, steps: int
 ) -> tuple[list[float], torch.Tensor]:
-    """Return the shares of θ − θ* along a direction, and the last θ − θ*."""
+    """Return the components of θ − θ* along a direction, and the last θ − θ*."""
     step, along = torch.tensor(start), []
     for _ in range(steps):
         with problem.moved(step):

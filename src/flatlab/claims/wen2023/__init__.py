@@ -1,1 +1,1 @@
-"""Claims of Wen, Li & Ma 2023, one file a section."""
+"""Claims of Wen, Li & Ma 2023, one file for each section."""

@@ -1,4 +1,4 @@
-"""Networks without bias for the checks of Appendix A.2: random ones, a true one, the flattest."""
+"""Networks without bias for the checks of Appendix A.2: random, true and flattest ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def seed_of(rng: np.random.Generator) -> int:
 
 
 def reading(measure: Measure, solution: Solution) -> float:
-    """Return what a measure of flatlab says of a network."""
+    """Return the value of one of flatlab's measures for a network."""
     problem = Problem(solution.module, "mse", solution.data)
     return float(measure.read(problem, Effort(0)).value)
 
@@ -29,7 +29,7 @@ def reading(measure: Measure, solution: Solution) -> float:
 def random_network(
     rng: np.random.Generator, data: Dataset, width: int, spread: float = 1.0
 ) -> Solution:
-    """Return a random network without bias, its neurons of very different sizes."""
+    """Return a random network without bias whose neurons have very different sizes."""
     sizes = np.exp(spread * rng.normal(size=(2, width)))
     W1 = rng.normal(size=(width, data.d)) * sizes[0][:, None]
     params = {"W1": W1, "W2": rng.normal(size=width) * sizes[1]}
@@ -51,13 +51,13 @@ def teacher_of(data: Dataset) -> Solution:
 
 
 def _prices(x: Array, u: Array) -> Array:
-    """Return what unit output along relu(u·x) adds to the trace of a balanced network."""
+    """Return the price of u: what relu(u·x) adds to the trace of a balanced network."""
     h = np.maximum(u @ x.T, 0)
     return np.asarray(4 * np.sqrt((h > 0) @ np.sum(x**2, 1) * np.sum(h**2, 1)) / len(x))
 
 
 def _worth(x: Array, u: Array, dual: Array) -> tuple[Array, Array]:
-    """Ascend |Σ dual_i relu(u·x_i)| over the price of u; return the directions and the ratios."""
+    """Maximise |Σ dual_i relu(u·x_i)|/price(u) by ascent; return directions and ratios."""
     best, ratios = u, np.full(len(u), -np.inf)
     for step in range(30):
         h = np.maximum(u @ x.T, 0)
@@ -78,10 +78,10 @@ def _worth(x: Array, u: Array, dual: Array) -> tuple[Array, Array]:
 def flattest(
     data: Dataset, rng: np.random.Generator, rounds: int, known: NDArray[np.floating] | None = None
 ) -> Solution:
-    """Search the flattest network without bias that interpolates.
+    """Search for the flattest network without bias that interpolates.
 
-    Over balanced networks the trace is Σ_j price(u_j)|c_j|, linear in the outputs c, so that for
-    given directions a linear program finds the least; columns are then added along its dual.
+    Over balanced networks the trace is Σ_j price(u_j)|c_j|, linear in |c|. So for given directions
+    a linear programme finds the least trace; its dual then leads to new directions.
     """
     x, n, d = data.x_train, data.n, data.d
     u: Array = rng.normal(size=(3 * n + 100, d))

@@ -114,7 +114,7 @@ def lemma_a1(trial: Trial) -> Iterator[Line]:
 
 
 def _divided(h: Array) -> float:
-    """Return h/rms(h) at the first point, as simplified BatchNorm is printed."""
+    """Return h/rms(h) at the first point, by the formula of simplified BatchNorm as printed."""
     with np.errstate(invalid="ignore"):
         return float(h[0] / np.sqrt(np.mean(h**2)))
 
@@ -194,7 +194,7 @@ def lemma_a2(trial: Trial) -> Iterator[Line]:
 def _tilted(data: Dataset, tilt: float, scale: float) -> Solution:
     """Return an interpolating network of eight neurons (±1, ±1, ±η, 0, …), |γ| = |W2|.
 
-    Both neurons of a quadrant together are (1 + ηx3)₊ + (1 − ηx3)₊ = 2 there and 0 elsewhere.
+    The two neurons of a quadrant add up to (1 + ηx3)₊ + (1 − ηx3)₊ = 2 there and to 0 elsewhere.
     """
     four = xor_batch_norm(data)
     W1 = np.repeat(four.params["W1"], 2, axis=0)

@@ -1,4 +1,4 @@
-"""Appendix A.3: networks with bias and D layers, and labels of few coordinates."""
+"""Appendix A.3: networks with bias and D layers, and labels that depend on few coordinates."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def gradient_formula(trial: Trial) -> Iterator[Line]:
 
 
 def _chain(solution: Solution, i: int) -> float:
-    """Return the right side of the formula at training point i."""
+    """Return the right-hand side of the formula at training point i."""
     depth = int(max(name[1:] for name in solution.params if name.startswith("W")))
     sizes = [point_norms(solution.data.x_train)[i], *(
         float(np.linalg.norm(a[i])) for a in solution.hidden()
@@ -99,7 +99,7 @@ def deep_floor(trial: Trial) -> Iterator[Line]:
 
 
 def _positive(arch: Deep, data: Dataset, trial: Trial) -> Solution:
-    """Return a network whose neurons are all active, to descend from."""
+    """Return a network whose neurons are all active, as a start for the descent."""
     rng = trial.rng("positive")
     params = {name: rng.uniform(0.2, 1, s) for name, s in arch.shapes(data.d).items()}
     params["b1"] += 5.0
@@ -152,7 +152,7 @@ def proposition_a1(trial: Trial) -> Iterator[Line]:
 
 
 def _with_corners(made: Solution) -> Solution:
-    """Return the network with v_j = ‖v‖ w_j in the place of w_j in the first layer alone."""
+    """Return the network with v_j = ‖v‖ w_j instead of w_j in the first layer only."""
     values = np.unique(made.data.x_train[:, :2], axis=0)
     size = np.linalg.norm(values, axis=1)
     return made.with_params(W1=made.params["W1"] * size[:, None])
@@ -166,8 +166,8 @@ def _with_corners(made: Solution) -> Solution:
     "vanishes with n.",
     as_printed="A network of width n, eq. (17), is flattest with error O(δ²).",
     errata=("E9",),
-    note="The mended network is ours: two more neurons in every gap, inactive on the training set. "
-    "Whether width n suffices is left open here.",
+    note="The corrected network is ours: two more neurons in every gap, inactive on the training "
+    "set. Whether width n suffices is left open here.",
 )
 def proposition_a2(trial: Trial) -> Iterator[Line]:
     sizes, losses = (6, 12, 25, 50), []

@@ -39,7 +39,7 @@ Array = NDArray[np.float64]
     "grow under convex hulls, and is 1/2 for all {0, 1}-valued functions",
 )  # fmt: skip
 def def_a6(trial: Trial) -> Iterator[Line]:
-    """Enumerated signs against drawn ones, and the laws of the definition."""
+    """Compare enumerated with drawn signs, and try the rules that follow from the definition."""
     rng, n = trial.rng("defA.6"), 8
     values = rng.normal(size=(50, n))
     exact = finite_class(values)
@@ -151,7 +151,7 @@ def thm_a3(trial: Trial) -> Iterator[Line]:
         for _ in range(repeats):
             seen = np.unique(rng.integers(0, 2 * n, n))
             truth = np.full(2 * n, 1 / math.sqrt(2 * n))
-            worst = -truth.copy()  # of norm 1, and as far as possible where nothing was seen
+            worst = -truth.copy()  # norm 1, as large as possible on the unseen coordinates
             worst[seen] = truth[seen]
             errors.append(loss.values(worst, truth)[0].mean())
         basis.append(float(np.max(errors)))
@@ -161,8 +161,8 @@ def thm_a3(trial: Trial) -> Iterator[Line]:
         for _ in range(trial.size(2, 20)):
             x = rng.normal(size=(int(n), d)) * np.sqrt(variances)
             unseen = np.eye(d) - np.linalg.pinv(x) @ x
-            # The largest E (v·x)² over ‖v‖ ≤ 2 that no input sees: two interpolating functions of
-            # norm 1 differ by such a v.
+            # The largest E (v·x)² over ‖v‖ ≤ 2 with v orthogonal to all inputs: two interpolating
+            # functions of norm 1 differ by such a v.
             top = eigvalsh(unseen * np.sqrt(variances) @ unseen.T * np.sqrt(variances)[:, None],
                            subset_by_index=[d - 1, d - 1])[0]  # fmt: skip
             errors.append(4 * float(top))
@@ -184,7 +184,7 @@ def thm_a3(trial: Trial) -> Iterator[Line]:
     "Σ‖w_j‖|a_j| ≤ C and inputs ‖x_i‖ ≤ B",
 )  # fmt: skip
 def lem_a24(trial: Trial) -> Iterator[Line]:
-    """Exact in the plane, a search above it; random networks never beat the formula."""
+    """Exact in the plane, by search in higher dimension; random networks never beat the formula."""
     rng, ratios = trial.rng("lemA.24"), []
     for n in (1, 2, 4, 8, 10):
         for _ in range(trial.size(6, 60)):
@@ -218,7 +218,7 @@ def lem_a24(trial: Trial) -> Iterator[Line]:
     angles = np.linspace(0, 2 * math.pi, 10_001)
     neurons = np.maximum(np.stack([np.cos(angles), np.sin(angles)], 1) @ x.T, 0)
     single = finite_class(np.vstack([neurons, -neurons])).value
-    # Between two angles a sum rises by at most Σ‖x_i‖ times half their distance.
+    # Between two grid angles a sum rises by at most Σ‖x_i‖ times half their distance.
     short = np.linalg.norm(x, axis=1).mean() * math.pi / 10_000
     yield at_most("R of ±10,001 single neurons over R_S(Θ_1)", single / found.value, 1.0)
     yield at_least("which they reach up to the grid's step: R", single, found.value - short)
@@ -258,7 +258,7 @@ def _mean_length(x: Array) -> float:
     "|relu(x)² − relu(y)²| ≤ (|x| + |y|)|x − y|",
 )  # fmt: skip
 def lem_a26(trial: Trial) -> Iterator[Line]:
-    """The ratio of both sides over random pairs and near the diagonal."""
+    """Compare both sides for random pairs and near the diagonal."""
     count = trial.size(300_000, 3_000_000)
     x, y = trial.rng("lemA.26").normal(size=(2, count))
     sizes = 10.0 ** trial.rng("lemA.26", 1).uniform(-6, 0, count)

@@ -1,4 +1,4 @@
-"""Figures, tables, titles and next checks: what training decides, and what stands on paper."""
+"""Figures, tables, titles and next checks: claims decided by training, and claims about words."""
 
 from __future__ import annotations
 

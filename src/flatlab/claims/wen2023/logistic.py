@@ -1,4 +1,4 @@
-"""Appendix A.5: the logistic loss with label smoothing has the minima of the squared error."""
+"""Appendix A.5: the label-smoothed logistic loss has the same minima as the squared error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..contract import Line, Trial, above, claim, equal, near_zero, printed
 from ..instances import random_data, random_interpolator
 
 P = 0.2
-"""The smoothing of the paper's experiments."""
+"""The smoothing p of the paper's experiments."""
 
 
 def gamma(p: float) -> float:
@@ -35,13 +35,13 @@ def entropy(p: float) -> float:
 
 
 def as_printed(a: Array, b: float, p: float) -> Array:
-    """Definition A.2 as it stands: −p log(e^{ba}/(1+e^a)) − (1−p) log(e^{(1−b)a}/(1+e^a))."""
+    """Definition A.2 as printed: −p log(e^{ba}/(1+e^a)) − (1−p) log(e^{(1−b)a}/(1+e^a))."""
     log_sum = np.logaddexp(0, a)
     return np.asarray(-p * (b * a - log_sum) - (1 - p) * ((1 - b) * a - log_sum))
 
 
 def lowest(loss: Callable[[float], float]) -> float:
-    """Return where a function of one variable is least between −20 and 20."""
+    """Return the minimiser of a function of one variable between −20 and 20."""
     found = minimize_scalar(loss, bounds=(-20, 20), method="bounded", options={"xatol": 1e-10})
     return float(found.x)
 
@@ -54,7 +54,7 @@ def relabelled(data: Dataset, factor: float) -> Dataset:
 
 
 def scaled_xor_network(data: Dataset, p: float) -> Solution:
-    """Return eq. (5)'s network with outputs ±γ_p, each layer scaled alike, before labels ±1."""
+    """Return the network of eq. (5), both layers scaled alike to outputs ±γ_p, for labels ±1."""
     net = four_neurons(data)
     return net.with_params(**{name: math.sqrt(gamma(p)) * w for name, w in net.params.items()})
 
@@ -110,7 +110,7 @@ def logistic_loss(trial: Trial) -> Iterator[Line]:
     "minima it finds interpolate, not that all do.",
 )
 def same_minimisers(trial: Trial) -> Iterator[Line]:
-    """Look at an interpolating network, and minimise L^log from random starts."""
+    """Evaluate L^log at an interpolating network, and minimise it from random starts."""
     rng = trial.rng("thmA.2")
     data, loss = xor(d=6, n=20, seed=int(rng.integers(2**31))), Loss("logistic", smoothing=P)
     net = scaled_xor_network(data, P)

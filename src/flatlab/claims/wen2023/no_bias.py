@@ -1,4 +1,4 @@
-"""Appendix A.2: networks without bias, their flattest minima and what they cost."""
+"""Appendix A.2: networks without bias, their flattest minima and their norms."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Array = NDArray[np.float64]
     errata=("E27",),
 )  # fmt: skip
 def cond2(trial: Trial) -> Iterator[Line]:
-    """Moments, generating functions and labels of the laws that the other checks use."""
+    """Check moments, generating functions and labels of the laws that the other checks use."""
     d, n = 6, trial.size(20_000, 200_000)
     rng, corners = trial.rng("cond2"), cube(d)
     yield near_zero("cube, d = 6, all 64 points: largest |E x|", np.abs(corners.mean(0)).max())

@@ -1,4 +1,4 @@
-"""Appendix A.2.1: averages over the training inputs, for one direction and for all at once."""
+"""Appendix A.2.1: averages over the training inputs, for one direction and uniformly over all."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _unit(rng: np.random.Generator, d: int) -> Array:
 
 
 def _half_spaces(d: int) -> NDArray[np.bool_]:
-    """Return 1[w·x > 0] on the cube for all w ≠ 0 with integer entries up to 3, without copies."""
+    """Return the distinct patterns 1[w·x > 0] on the cube, w ≠ 0 with integer entries up to 3."""
     grids = np.meshgrid(*[np.arange(-3, 4)] * d)
     w = np.stack([grid.ravel() for grid in grids], 1)
     found: NDArray[np.bool_] = np.unique(w[np.any(w != 0, 1)] @ cube(d).T > 0, axis=0)
@@ -45,7 +45,7 @@ def _half_spaces(d: int) -> NDArray[np.bool_]:
 
 
 def _least_active(x: Array, rng: np.random.Generator) -> float:
-    """Search w for the least (1/(nd)) Σ ‖x_i‖² 1[w·x_i > 0], by descent on a smoothed step."""
+    """Search for the w of least (1/(nd)) Σ ‖x_i‖² 1[w·x_i > 0], by descent on a smoothed step."""
     sizes = np.sum(x**2, 1)
     w, least = rng.normal(size=(60, x.shape[1])), math.inf
     for step in range(60):
@@ -201,7 +201,7 @@ def lem_a8(trial: Trial) -> Iterator[Line]:
 
 
 def _failures(trial: Trial, name: str, factor: float, half: bool) -> Iterator[Line]:
-    """Yield how often the average along one direction leaves its interval."""
+    """Yield lines on how often the average along one direction leaves its interval."""
     rng, d, draws = trial.rng(name), 10, trial.size(2000, 50_000)
     low = 1 / 8 if half else 1 / 2
     for n in (40, 80, 160):
@@ -227,7 +227,7 @@ def _distance_to(points: Array, x: Array) -> Array:
     "S is an ε-covering of S' if every s' in S' has some s in S with ‖s − s'‖ ≤ ε",
 )  # fmt: skip
 def def_a1(trial: Trial) -> Iterator[Line]:
-    """N equal steps cover the circle at ε = 2 sin(π/2N) and at nothing less."""
+    """N equal steps cover the circle at ε = 2 sin(π/2N) and at no smaller ε."""
     angles = trial.rng("defA.1").uniform(0, 2 * math.pi, trial.size(200_000, 2_000_000))
     circle = np.stack([np.cos(angles), np.sin(angles)], 1)
     for count in (3, 8, 20):

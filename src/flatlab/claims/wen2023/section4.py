@@ -133,7 +133,7 @@ def theorem_4_1(trial: Trial) -> Iterator[Line]:
 
 
 def _at_zero_label(x: Array, depth: int) -> float:
-    """Return ‖∇f(x_0)‖² of the printed network when y_0 = 0: u = r = 1 and a last weight of 0."""
+    """Return ‖∇f(x_0)‖² of the printed network for y_0 = 0: u = r = 1 and a last weight of 0."""
     ones = from_arrays(x, np.ones(len(x)))
     made = memorising(ones, depth)
     params = {name: value.copy() for name, value in made.params.items()}

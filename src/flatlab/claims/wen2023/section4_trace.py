@@ -1,4 +1,4 @@
-"""Section 4.1: the trace at interpolation, its floor with bias, and who attains it."""
+"""Section 4.1: the trace at interpolation, its floor with bias, and the networks that attain it."""
 
 from __future__ import annotations
 

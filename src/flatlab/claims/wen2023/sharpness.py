@@ -1,4 +1,4 @@
-"""Section 2: what the trace of the Hessian has to do with Gaussian noise and with 1-SAM."""
+"""Section 2: how the trace of the Hessian is related to Gaussian noise and to 1-SAM."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ..instances import random_data, random_interpolator
     note="The third order vanishes by symmetry; ReLU kinks are excluded (tanh here).",
 )
 def gaussian(trial: Trial) -> Iterator[Line]:
-    """Sample in pairs ±z; z'∇²L z, of known mean, is taken off to see the error of order ρ²."""
+    """Sample in pairs ±z; subtract z'∇²L z, whose mean is known, to show the error of order ρ²."""
     rng = trial.rng("gaussian")
     data = random_data(rng, 8, 3)
     net = random_interpolator(rng, TwoLayer(width=12, activation="tanh"), data)
@@ -124,7 +124,7 @@ def one_sam(trial: Trial) -> Iterator[Line]:
     yield equal("mean of λ_max(∇²L_i) against Tr of the dense ∇²L", top.mean(), whole, rel=1e-8)
     yield equal("and against (2/n)Σ‖∇f‖²", top.mean(), net.trace, rel=1e-8)
     steps = trial.size(1000, 20_000)
-    start = (2.0, 0.505)  # beside the manifold: on it the gradient is zero and SAM does not move
+    start = (2.0, 0.505)  # off the manifold: on it the gradient is zero and SAM does not move
     yield shown("(aw − 1)² from a = 2, w = 0.505: Tr on the manifold nearby", 8.5)
     trace, product = _sam_on_toy(start, 0.2, steps)
     yield at_most(

@@ -1,4 +1,4 @@
-"""Appendix A.6.2: shattered sets, the VC dimension and the bounds that rest on it."""
+"""Appendix A.6.2: shattered sets, the VC dimension and the bounds that use it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Patterns = NDArray[np.bool_]
 
 
 def _shatters(patterns: Patterns, chosen: tuple[int, ...]) -> bool:
-    """Return whether a class, one row a function, takes all values on the chosen points."""
+    """Return whether a class (one row for each function) takes all values on the chosen points."""
     codes = patterns[:, list(chosen)] @ (1 << np.arange(len(chosen)))
     return bool(len(np.unique(codes)) == 2 ** len(chosen))
 
@@ -54,7 +54,7 @@ def _realisable(x: Array, pattern: Patterns) -> bool:
 
 
 def _half_spaces(x: Array, rng: np.random.Generator) -> Patterns:
-    """Return all patterns 1[w·x_i > 0]; in general position, by directions near every vertex."""
+    """Return all patterns 1[w·x_i > 0] in general position, by directions near every vertex."""
     n, d = x.shape
     found = [rng.normal(size=(2000, d))]
     for chosen in itertools.combinations(range(n), d - 1):

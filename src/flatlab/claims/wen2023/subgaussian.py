@@ -43,7 +43,7 @@ def spread_of(d: int, radius: float, share: float) -> float:
     t = np.geomspace(0.05, 40 - 6 * math.log(share), 800)
     logs = np.logaddexp(math.log1p(-share) if share < 1 else -np.inf,
                         math.log(share) + _log_sphere(d, t))  # fmt: skip
-    variance = share / d  # what λ → 0 asks for
+    variance = share / d  # required by λ → 0
     return radius**2 * max(variance, float(np.max(2 * logs / t**2)))
 
 
@@ -53,7 +53,7 @@ def spread_of(d: int, radius: float, share: float) -> float:
     "N(0, 1) are with σ = 1, the Laplace law is with none",
 )  # fmt: skip
 def def_a3(trial: Trial) -> Iterator[Line]:
-    """Generating functions on a grid; that of the Laplace law runs off at a finite λ."""
+    """Generating functions on a grid; that of the Laplace law diverges at a finite λ."""
     grid = np.linspace(-20, 20, trial.size(4001, 40_001))
     grid = grid[grid != 0]
     half = grid**2 / 2

@@ -1,4 +1,4 @@
-"""Appendix A.2.3: the truncated loss, and what truncation leaves out."""
+"""Appendix A.2.3: the truncated loss, and the part that truncation removes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
     "continuously differentiable, 2-smooth, and 0 ≤ ℓ_c ≤ min(z², 2c²)",
 )  # fmt: skip
 def eq15(trial: Trial) -> Iterator[Line]:
-    """The truncated loss of `flatlab.losses` on grids around its joints."""
+    """Evaluate the truncated loss of `flatlab.losses` on grids around its joints."""
     grid = np.linspace(-3, 3, trial.size(20_001, 200_001))
     for c in (0.3, 1.7):
         z = c * grid

@@ -1,7 +1,7 @@
 """Sharpness in units of each parameter's own size, so that ReLU rescaling does not change it.
 
-δ = |θ| ⊙ u: a parameter moves by at most a fraction of itself, and one that is zero stays.
-Rescaling θ → Dθ by a positive diagonal D that leaves the function alone maps these regions onto
+With δ = |θ| ⊙ u a parameter moves by at most a fraction of itself, and a zero parameter stays. A
+rescaling θ → Dθ by a positive diagonal D that preserves the function maps the regions of δ onto
 each other.
 
 References: Kwon et al., ASAM, ICML 2021; Andriushchenko et al., A modern look at the relationship

@@ -1,4 +1,4 @@
-"""How SGD's noise lies to the geometry of the model: the factors α, β and μ."""
+"""How SGD's noise is aligned with the geometry of the model: the factors α, β and μ."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ class Alignment:
 
         α = Tr(ΣG) / (‖Σ‖_F ‖G‖_F),   β = ‖Σ‖_F / (2L ‖G‖_F),   μ = αβ = Tr(ΣG) / (2L ‖G‖_F²)
 
-    2L stands for E‖∂ℓ_i/∂f‖²: that is 2L for ℓ = ½‖f − y‖², it makes the factors the same for any
-    multiple of it, and gives other losses a meaning. If Σ = 2L G, all three are 1.
-    Exactly where all per-example gradients fit in memory and there is no budget, else by random
-    signs v, since E vᵀABv = Tr AB for symmetric A and B.
+    2L stands for E‖∂ℓ_i/∂f‖². For ℓ = ½‖f − y‖² that is 2L; the factors are then the same for every
+    multiple of a loss, and defined for other losses too. If Σ = 2L G, all three are 1. They are
+    exact if all per-example gradients fit in memory and there is no budget. Otherwise they are
+    estimated with random signs v, since E vᵀABv = Tr AB for symmetric A and B.
     """
 
     tolerance: Tolerance = 0.1
@@ -98,7 +98,7 @@ class Alignment:
         drawn = self._probe(problem, effort)
         mean, n = drawn.mean, len(drawn.rows)
         values = alphabet(mean, scale)
-        # The delta method, with the derivative of each factor by differences along the data.
+        # The delta method, with the derivatives of each factor by finite differences.
         spread = (drawn.rows - mean) / n
         nearby = np.array([alphabet(mean + row, scale) - values for row in spread])
         stderr = np.sqrt((nearby**2).sum(0) * n / (n - 1))

@@ -1,9 +1,9 @@
-"""The largest loss near θ, sought by projected ascent: max L(θ + δ) over an ellipsoid or a box.
+"""The largest loss near θ by projected ascent: max L(θ + δ) over an ellipsoid or a box.
 
 With δ = scale ⊙ u the region is a ball ‖u‖₂ ≤ ρ or a box ‖u‖_∞ ≤ ρ, and ascent runs in u. A step is
-u ← Π(u + t ∇_u L). The first try is t = ∞, the point of the region farthest along the gradient:
-where L is convex that never lowers the loss, since L(v) ≥ L(u) + ⟨∇L(u), v − u⟩ ≥ L(u). Where it
-does lower it, t is finite and halved until it does not.
+u ← Π(u + t ∇_u L). The first attempt is t = ∞, the point of the region farthest along the gradient.
+If L is convex this never lowers the loss, since L(v) ≥ L(u) + ⟨∇L(u), v − u⟩ ≥ L(u). If it does
+lower the loss, a finite t is halved until it does not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..problem import Problem
 from .contract import Measured
 from .effort import Effort
 
-# An ascent ends when a step adds less than this share of the rise so far.
+# An ascent ends if a step adds less than this share of the rise so far.
 SETTLED = 1e-9
 
 Norm = Literal["l2", "linf"]
@@ -59,7 +59,7 @@ class Region:
 
 @dataclass
 class Climb:
-    """One ascent: where it is, what the loss is there, and how it slopes."""
+    """State of one ascent: a point, the loss there and its gradient."""
 
     u: Tensor
     value: float
@@ -67,14 +67,14 @@ class Climb:
 
 
 class Hill:
-    """L over a region, with an account of what was spent."""
+    """L over a region, counting the gradients spent."""
 
     def __init__(self, problem: Problem, region: Region, effort: Effort):
         self.problem, self.region, self.effort = problem, region, effort
         self.foot = self.at(torch.zeros_like(region.scale))
 
     def at(self, u: Tensor) -> Climb:
-        """Return the loss and its slope in u; a loss that is not a number counts as the least."""
+        """Return the loss and its gradient in u; a loss that is NaN counts as the smallest."""
         with self.problem.moved(self.region.scale * u):
             value, gradient = self.problem.value_and_gradient()
         self.effort.spend()
@@ -84,7 +84,7 @@ class Hill:
         return Climb(u, -math.inf if math.isnan(value) else value, slope)
 
     def climb(self, start: Climb, steps: int) -> tuple[Climb, bool]:
-        """Return the highest point reached in so many gradients, and whether none was refused."""
+        """Return the highest point of an ascent, and whether the budget allowed all its steps."""
         here, t = start, math.inf
         for _ in range(steps):
             if not bool(here.slope.any()):
@@ -121,7 +121,7 @@ def worst(
         start = hill.at(region.random(effort, restart)) if restart else hill.foot
         top, finished = hill.climb(start, steps)
         if not restart and top is hill.foot and steps and not finished:
-            top = hill.at(region.farthest(hill.foot.slope))  # the least that gives any answer
+            top = hill.at(region.farthest(hill.foot.slope))  # the minimum that gives an answer
         rises.append(top.value - hill.foot.value)
         complete &= finished
         best = top if top.value > best.value else best

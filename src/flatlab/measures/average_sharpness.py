@@ -30,7 +30,7 @@ def gaussian_mean(
 ) -> Sample:
     """Estimate E value(θ + scale ⊙ ξ), ξ standard normal, until stderr <= allowed(mean).
 
-    Values are taken in pairs θ ± scale ⊙ ξ, in which odd orders cancel.
+    Values are taken in pairs θ ± scale ⊙ ξ, so odd orders cancel.
     """
 
     def probe(index: int) -> np.ndarray:
@@ -78,7 +78,7 @@ def average_rise(
 class AverageSharpness:
     """E L(θ + σξ) − L(θ) with ξ ~ N(0, I), in antithetic pairs ±ξ.
 
-    For σ → 0 it is ½ σ² Tr ∇²L, and exactly that where L is quadratic.
+    For σ → 0 it is ½ σ² Tr ∇²L; for a quadratic L it is exactly that.
     """
 
     sigma: Sigma = 0.01

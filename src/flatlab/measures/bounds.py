@@ -1,4 +1,4 @@
-"""PAC-Bayes bounds on the generalisation error, evaluated."""
+"""PAC-Bayes bounds on the generalisation error."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def choose(measures: Chosen) -> dict[str, Measure]:
 
 
 def names_in(text: str) -> list[str]:
-    """Split names at commas; a part that starts with key= is an option of the one before.
+    """Split names at commas; a part that starts with key= is an option of the name before it.
 
     >>> names_in("trace,top_k:k=2,tolerance=1e-4,margin")
     ['trace', 'top_k:k=2,tolerance=1e-4', 'margin']
@@ -162,7 +162,7 @@ def _made(item: Any) -> Measure:
 
 
 def name_of(measure: Measure) -> str:
-    """Return the name that `named` would read, or that of the class for a measure of your own.
+    """Return the text that `named` would read, or the class name for a measure of the user's own.
 
     >>> name_of(LambdaMax(tolerance=1e-4)), name_of(LambdaMax(matrix="ggn"))
     ('lambda_max:tolerance=0.0001', 'ggn_lambda_max')

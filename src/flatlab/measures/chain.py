@@ -1,7 +1,7 @@
 """Networks as chains of linear maps with positively homogeneous modules between them.
 
-g is positively homogeneous if g(αx) = α g(x) for α > 0. Where only such modules stand between two
-linear maps, the first can be multiplied by α and the second divided by it.
+g is positively homogeneous if g(αx) = α g(x) for α > 0. If only such modules are between two linear
+maps, the first can be multiplied by α and the second divided by α without changing the function.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Pair:
 
 
 def steps(sequential: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Yield the modules of a Sequential in order, those of nested ones in their place."""
+    """Yield the modules of a Sequential in order; nested Sequentials are flattened."""
     for name, module in sequential._modules.items():
         assert module is not None
         if plain_sequential(module):
@@ -67,7 +67,7 @@ def matrices(model: nn.Module) -> list[Tensor]:
 
 
 def homogeneous(arch: Any) -> bool:
-    """Return whether nothing but ReLU (or nothing) stands between the layers W1, W2, …."""
+    """Return whether only ReLU (or nothing) is between the layers W1, W2, …."""
     return getattr(arch, "norm", None) is None and getattr(arch, "activation", "relu") in (
         "relu",
         "identity",
@@ -77,7 +77,7 @@ def homogeneous(arch: Any) -> bool:
 def pairs(model: nn.Module) -> list[Pair]:
     """Return all pairs of linear maps that can be scaled against each other.
 
-    A tensor that is used in two places is in none of them.
+    A tensor that is used in two places is in no pair.
     """
     arch = written_out(model)
     if arch is not None:

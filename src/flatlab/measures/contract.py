@@ -25,7 +25,7 @@ PRINTED = 10_000
 
 @dataclass(frozen=True)
 class About:
-    """What one should know of a measure before believing it.
+    """What one should know about a measure before believing it.
 
     Attributes:
         symbol: How it prints.
@@ -94,7 +94,7 @@ def settings_of(measure: Measure) -> dict[str, Any]:
 
 
 def formula_of(measure: Measure) -> str:
-    """Return the formula with the measure's own matrix in the place of the Hessian."""
+    """Return the formula with the measure's own matrix instead of the Hessian."""
     formula, kind = measure.about.formula, getattr(measure, "matrix", "hessian")
     if kind == "hessian":
         return formula
@@ -114,11 +114,11 @@ class Card:
         parameters: Which parameters, in words.
         size: How many numbers they hold.
         examples: How many examples.
-        batches: Into how many batches they were cut (matters in mode "train").
+        batches: Number of batches (matters in mode "train").
         mode: "eval", "train" or "recomputed".
-        dtype: In what precision products were computed.
-        model_dtype: In what precision the model's parameters are.
-        products: Products with a matrix, gradients or passes that were spent.
+        dtype: Precision of the products.
+        model_dtype: Precision of the model's parameters.
+        products: Number of products with a matrix, gradients or passes spent.
         seconds: Wall-clock time.
         settings: The measure's own settings.
     """
@@ -140,7 +140,7 @@ class Card:
 class Reading:
     """A measured value with its error and its definition.
 
-    `stopped` says which limit was met if it is not complete.
+    If it is not complete, `stopped` says which limit was met.
     """
 
     name: str
@@ -157,7 +157,7 @@ class Reading:
     details: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def interval(self, level: float = 0.95) -> tuple[Value, Value]:
-        """Return a confidence interval (Student), or value ± bound where the error is a bound."""
+        """Return a confidence interval (Student), or value ± bound if the error is a bound."""
         from scipy.stats import t
 
         wide = 1.0 if self.dof is None else float(t.ppf(0.5 + level / 2, self.dof))
@@ -168,13 +168,13 @@ class Reading:
         return f"{self.symbol} = {self.text()} ({self.how()}, {where})"
 
     def how(self) -> str:
-        """Return the method, and what ended it if that was not its own tolerance."""
+        """Return the method, and what ended it if it did not reach its tolerance."""
         if self.complete:
             return self.method
         return f"{self.method}, stopped early" + (f": {self.stopped}" if self.stopped else "")
 
     def text(self) -> str:
-        """Return the value with its error, rounded to what the error allows."""
+        """Return the value with its error, rounded to the digits that the error allows."""
         if isinstance(self.value, float):
             return _with_error(self.value, float(self.stderr), self.exact)
         if self.labels and len(self.labels) <= 4:
@@ -209,7 +209,7 @@ class Reading:
 
 
 def _with_error(value: float, error: float, exact: bool) -> str:
-    """Write a value to the digits that its error leaves.
+    """Write a value to the digits that its error allows.
 
     >>> _with_error(21.3456, 0.0843, False), _with_error(2.0, 0.0, True)
     ('21.35 ± 0.08', '2')

@@ -1,13 +1,13 @@
-"""The largest eigenpair from those of a nearby matrix: Davidson's method.
+"""The largest eigenpair, with the eigenpairs of a nearby matrix as a guide: Davidson's method.
 
-What is nearby: the same loss on fewer examples. Its Ritz pairs (μ_i, u_i) stand in for the matrix A
-where the residual r = Av − θv is to be corrected,
+The nearby matrix is that of the same loss on fewer examples. Its Ritz pairs (μ_i, u_i) approximate
+the matrix A in the correction of the residual r = Av − θv,
 
     t = Σ_i u_i u_iᵀ r / (θ − μ_i) + (r − Σ_i u_i u_iᵀ r) / θ  ≈  (θ − A)⁻¹ r,
 
-so that rᵀt ≈ λ_max − θ says how much is missing, to second order. That is believed only where it is
-small and A bends along the last t about as the nearby matrix does; what came as a surprise is in
-the space from then on.
+so rᵀt ≈ λ_max − θ estimates the error of θ to second order. The estimate is trusted only if it is
+small and the curvature of A along the last t is close to that of the nearby matrix. If it is not, t
+is in the space from then on and the next steps take it into account.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from torch import Tensor
 from ..problem import Matrix
 from .krylov import LARGE, Krylov, Ritz, rounding
 
-# Beyond this share of θ a correction is no small one, and its size no estimate.
+# Largest correction, as a share of θ, whose size is trusted as an estimate.
 TRUSTED = 0.05
-# The start is less exact, and what it misses is not used as an estimate.
+# The same for the first correction, which is not used as an estimate.
 BLURRED = 0.2
-# A may bend along a correction by so much of θ more than the nearby matrix does.
+# Largest excess of A's curvature along a correction over the nearby matrix's, as a share of θ.
 SURPRISE = 0.25
-# An error is so many times the estimated correction.
+# The error is this many times the estimated correction.
 CAUTION = 8
-# So many pairs are handed on; more would only cost memory.
+# Number of pairs passed on; more would only cost memory.
 KEPT = 16
-# A second start is taken where the second eigenvalue is at least this share of the first: on other
-# data it may be the larger one.
+# The second eigenvector joins the start if its eigenvalue is at least this share of the first: on
+# other data it may be the larger one.
 RIVAL = 0.9
 
 
@@ -53,25 +53,25 @@ class Known:
 
     @property
     def leaders(self) -> Tensor:
-        """The uppermost vector, and the second if its value is close."""
+        """The top vector, and the second if its value is close."""
         close = len(self.values) > 1 and self.values[-2] >= RIVAL * self.values[-1] > 0
         return self.vectors[:, -2:] if close else self.vectors[:, -1:]
 
 
 def known_of(space: Krylov) -> Known:
-    """Return the uppermost pairs of a Krylov space."""
+    """Return the top pairs of a Krylov space."""
     ritz = space.ritz()
     return Known(ritz.values[-KEPT:], space.vectors(ritz.coefficients[:, -KEPT:]))
 
 
 class Davidson:
-    """A growing space that starts with a given vector and goes on with corrections.
+    """A growing space that starts with a given vector and continues with corrections.
 
     Attributes:
         exhausted: Whether the largest Ritz pair is exact up to rounding.
-        is_near: Whether the nearby matrix was a guide in the last step.
-        missing: Error of the largest Ritz value by the nearby matrix; infinite where that is far,
-            and until a correction has been multiplied.
+        is_near: Whether the nearby matrix was close enough to guide the last step.
+        missing: Error of the largest Ritz value, estimated with the nearby matrix; infinite if that
+            matrix is not close, and until the first correction has been multiplied.
     """
 
     def __init__(self, matrix: Matrix, start: Tensor, near: Known):
@@ -118,12 +118,12 @@ class Davidson:
         return self._ritz
 
     def _choose(self, r: Tensor, theta: float, bent: float, v: Tensor) -> None:
-        """Choose the next vector, and say what is missing."""
+        """Choose the next vector and estimate the error."""
         correction = self._corrected(r, theta)
         missing = float((r * correction).sum())
         first = self.steps == 1
         self.is_near = 0 <= missing <= (BLURRED if first else TRUSTED) * theta
-        if not first:  # v was a correction: does A bend along it as was thought?
+        if not first:  # v was a correction: is A's curvature along it as expected?
             overlap = (self.near.vectors.to(self.dtype).T @ v)[:, 0].double().numpy()
             thought = float(self.near.values @ overlap**2)
             self.is_near &= bent <= thought + SURPRISE * theta
@@ -133,7 +133,7 @@ class Davidson:
 
     @property
     def known(self) -> Known:
-        """The uppermost pairs of this space."""
+        """The top pairs of this space."""
         coefficients = torch.from_numpy(self._ritz.coefficients[:, -KEPT:].copy())
         return Known(self._ritz.values[-KEPT:], self.basis.double() @ coefficients)
 

@@ -30,11 +30,12 @@ _BACKPACK = (
 class Diagonal:
     """Every A_jj: exactly from per-example gradients, or as E g_j (A g)_j over signs g.
 
-    BackPACK's exact diagonal serves plain chains of layers it has.
+    For plain chains of layers that BackPACK knows, its exact diagonal is used.
 
-    The Hessian's diagonal is the Gauss–Newton one where the network is linear in each parameter
-    alone. The error of an estimate is the standard error of each entry. A budget asks for an
-    estimate: some of the examples would tell nothing of a parameter that only others use.
+    If the network is linear in each parameter alone, the Hessian's diagonal is the Gauss–Newton
+    one. The error of an estimate is the standard error of each entry. With a budget the diagonal is
+    always estimated: a part of the examples would say nothing about a parameter that only other
+    examples use.
     """
 
     matrix: Kind = "hessian"
@@ -54,7 +55,7 @@ class Diagonal:
     )
 
     def read(self, problem: Problem, effort: Effort) -> Measured:
-        """Measure; an estimate stops when the root mean square error is small against the norm."""
+        """Measure; an estimate stops when its RMS error is small compared with the norm."""
         way = route(problem, self.matrix, self.method, effort)
         if way == "exact" and not effort.limited:
             return _exact(problem, "ggn" if self.matrix == "hessian" else self.matrix, effort)
@@ -106,7 +107,7 @@ def _by_rows(problem: Problem, kind: str, effort: Effort) -> np.ndarray:
 
 
 def _by_backpack(problem: Problem) -> np.ndarray | None:
-    """Return the Gauss–Newton diagonal by BackPACK, or None where it does not know a part."""
+    """Return the Gauss–Newton diagonal by BackPACK, or None if it does not know a part."""
     loss = _known_loss(problem)
     if loss is None or not _known_model(problem):
         return None
@@ -126,7 +127,7 @@ def _by_backpack(problem: Problem) -> np.ndarray | None:
 
 
 def _leaves(module: nn.Module) -> Iterator[nn.Module]:
-    """Yield the layers of nested Sequentials in order, a layer used twice twice."""
+    """Yield the layers of nested Sequentials in order; a layer used twice comes twice."""
     if isinstance(module, nn.Sequential):
         for child in module:
             yield from _leaves(child)
@@ -135,7 +136,7 @@ def _leaves(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _known_model(problem: Problem) -> bool:
-    """Return whether the model is a chain of layers as BackPACK computes them, each used once."""
+    """Return whether the model is a chain of layers that BackPACK handles, each used once."""
     model = problem.model
     leaves = [id(module) for module in _leaves(model)]
     every = list(model.named_parameters(remove_duplicate=False))
@@ -159,7 +160,7 @@ def _known_layer(module: nn.Module) -> bool:
 
 
 def _untouched(module: nn.Module) -> bool:
-    """Return whether a module does what its class says: no hooks, no forward of its own."""
+    """Return whether a module only does what its class does: no hooks, no forward of its own."""
     hooks = (
         module._forward_hooks, module._forward_pre_hooks, module._backward_hooks,
         module._backward_pre_hooks,

@@ -17,7 +17,7 @@ from torch import Tensor
 from ..errors import UserError
 from ..randomness import generator
 
-# (spent, expected) products of the running measure, and over what share of the data one goes
+# (spent, expected) products of the running measure, and the share of the data that one covers
 Tick = Callable[[int, int | None, float], None]
 
 
@@ -68,8 +68,8 @@ class Budget:
 class Effort:
     """The running account of one measure.
 
-    A measure asks `left()` before each product and always makes the first few that give any answer
-    at all; when nothing is left it returns its best estimate with the error that estimate has.
+    A measure asks `left()` before each product, except for the first few without which there is no
+    answer. When nothing is left it returns its best estimate with the error of that estimate.
 
     Attributes:
         spent: Products so far.
@@ -95,7 +95,7 @@ class Effort:
 
     @property
     def expected(self) -> int | None:
-        """How many products it will probably be in all, as far as the budget allows them."""
+        """Expected total number of products, limited by the budget."""
         if self._expected is None:
             return None
         found: float = min(self._expected, self.budget.products or math.inf)
@@ -104,14 +104,14 @@ class Effort:
         return max(math.ceil(found), self.spent)
 
     def spend(self, products: int = 1) -> None:
-        """Account for products just made."""
+        """Record products just made."""
         self.spent += products
         self._tick(self.spent, self.expected, self._share)
 
     def expect(self, products: float, share: float = 1.0) -> None:
         """Say how many products the measure will probably take, each over a share of the data.
 
-        It may be said again as more is known.
+        It may be called again as more is known.
         """
         self._expected, self._share = math.ceil(products), share
         self._tick(self.spent, self.expected, self._share)
@@ -128,14 +128,14 @@ class Effort:
         return False
 
     def affordable(self, seconds: float, products: float) -> float:
-        """Return how many things of this price the rest of the budget can pay; inf without one."""
+        """Return how many things of this price the rest of the budget pays for; inf without one."""
         budget = self.budget
         in_time = math.inf if budget.seconds is None else budget.seconds - self.seconds
         in_number = math.inf if budget.products is None else budget.products - self.spent
         return max(0.0, min(in_time / max(seconds, 1e-9), in_number / max(products, 1e-9)))
 
     def normal(self, purpose: str, index: int, *shape: int) -> Tensor:
-        """Return standard normal numbers in float64, always the same for one seed and use."""
+        """Return standard normal numbers in float64, the same for the same seed and use."""
         return torch.from_numpy(
             generator(self.seed, f"measure:{purpose}", index).normal(size=shape)
         )
@@ -146,5 +146,5 @@ class Effort:
         return torch.from_numpy(2.0 * draw - 1.0)
 
     def order(self, purpose: str, size: int) -> NDArray[np.int64]:
-        """Return a random order of so many things."""
+        """Return a random permutation of 0..size−1."""
         return generator(self.seed, f"measure:{purpose}").permutation(size)

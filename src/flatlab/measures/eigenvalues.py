@@ -25,22 +25,22 @@ Limit = Annotated[int, Field(gt=0)]
 _MOVES = "moves"
 _INVARIANT = "invariant"
 
-# λ_max starts from the eigenvector of thinned data, coarse to fine, where enough examples are left.
+# Subsamples (one in 9, one in 3) whose eigenvectors start λ_max, if they keep `LEAST` examples.
 THINNED = (9, 3)
 LEAST = 50
-# Parameters times examples from which thinning pays.
+# Parameters × examples above which subsampling pays.
 DEAR = 2e7
-# So many products at most on the way from coarse to fine.
+# Most products on the finer subsample.
 PASSING = 4
-# So many products on thinned data where there is a last time.
+# Most products on the subsample in a warm start.
 GLANCE = 8
-# So much of a random vector goes into the start: an eigenvector that thinned data do not have is
-# then no longer invisible to the residual. The first correction takes it out again.
+# Weight of a random vector in the start, so that the residual can see an eigenvector that the
+# subsample lacks. The first correction removes it again.
 SPRINKLE = 0.05
-# So much of a rival goes in as well: on other data it may be the uppermost.
+# Weight of a rival eigenvector in the start: on other data it may be the top one.
 BLEND = 0.3
-# So much of what a glance at thinned data shows goes into a start from the last time: that has to
-# be taken out again where nothing has overtaken.
+# Weight of the subsampled eigenvector in a warm start. It is small because it has to be removed
+# again if the old eigenvector is still the top one.
 GLIMPSE = 0.1
 
 
@@ -61,17 +61,17 @@ class Memory:
 class LambdaMax:
     """The largest algebraic eigenvalue.
 
-    By Lanczos' method from a random vector. Where a product is dear it begins on a random ninth of
-    the data, then a third: a product costs as much as there are examples, and the eigenvector is
-    soon close; on all data it is then Davidson's method (`davidson`). In mode "train" the loss
-    depends on how the data are cut, and nothing is thinned. Ritz values approach λ_max from below.
+    By the Lanczos method from a random vector. If products are expensive it starts on a random
+    ninth of the data, then a third, where products are cheaper and the eigenvector is already
+    close; Davidson's method (`davidson`) then continues on all data. In mode "train" the loss
+    depends on the batches, so nothing is subsampled. Ritz values approach λ_max from below.
 
     Attributes:
         matrix: Which matrix.
         tolerance: Relative error to stop at.
         max_products: Most products, on each part of the data.
-        thin: Whether to begin on thinned data; None decides by size. An eigenvector that lives on
-            a handful of examples which the thinned data leave out can then be missed.
+        thin: Whether to start on subsampled data; None decides by size. This can miss an
+            eigenvector that lives on a few examples outside the subsample.
     """
 
     matrix: Kind = "hessian"
@@ -91,7 +91,7 @@ class LambdaMax:
     )
 
     def read(self, problem: Problem, effort: Effort, memory: Memory | None = None) -> Measured:
-        """Measure; from what is remembered of the last time, if anything is."""
+        """Measure, with a warm start if `memory` has one."""
         effort.expect(20)
         memory = Memory() if memory is None else memory
         warm = memory.starts(problem.size)
@@ -115,10 +115,11 @@ class LambdaMax:
     def _coarse(
         self, problem: Problem, effort: Effort, warm: Tensor | None
     ) -> tuple[Known, float] | None:
-        """Return what thinned data tell and its share in the start, or None where they are too few.
+        """Return the pairs of the subsample and their weight in the start; None if it is too small.
 
-        From a random vector, or one that is random for half: so an eigenvector that has become the
-        uppermost since the last time is seen. Where there is a last time, one level is enough.
+        It starts from a random vector, or in a warm start from an equal mixture of random and old
+        vectors, so that an eigenvector which has become the top one since then is seen. In a warm
+        start one subsample is enough.
         """
         known, share = None, BLEND
         wanted = problem.size * problem.n >= DEAR if self.thin is None else self.thin
@@ -144,10 +145,9 @@ class LambdaMax:
 
 
 def _share(matrix: Matrix, effort: Effort, warm: Tensor, near: Known) -> float:
-    """Return how much of what a glance has shown goes into a start from the last time.
+    """Return the weight of the subsampled eigenvector in a warm start.
 
-    Little, if the vector of the last time is the uppermost on thinned data, too: it has to be
-    taken out again.
+    It is small if the old eigenvector is still the top one on the subsample.
     """
     last = warm[:, -1] / warm[:, -1].norm()
     value = float((last * (matrix @ last)).sum())
@@ -156,7 +156,7 @@ def _share(matrix: Matrix, effort: Effort, warm: Tensor, near: Known) -> float:
 
 
 def _refreshed(known: Known, space: Davidson) -> Known:
-    """Return the pairs of a coarser level with the leaders of a finer one in their place."""
+    """Return the pairs of a coarser subsample, the top ones replaced by those of a finer one."""
     fine = space.known
     others = known.vectors[:, :-1] - fine.vectors @ (fine.vectors.T @ known.vectors[:, :-1])
     values = np.append(known.values[:-1], fine.values)
@@ -164,7 +164,7 @@ def _refreshed(known: Known, space: Davidson) -> Known:
 
 
 def _blended(vectors: Tensor, share: float) -> Tensor:
-    """Return the last of some vectors with something of the others in it."""
+    """Return the last vector plus `share` times the others, made orthogonal to it."""
     last = vectors[:, -1:] / vectors[:, -1].norm()
     others = vectors[:, :-1] - last @ (last.T @ vectors[:, :-1])
     made: Tensor = last + share * others.sum(1, keepdim=True)
@@ -172,7 +172,7 @@ def _blended(vectors: Tensor, share: float) -> Tensor:
 
 
 def _mixed(vectors: Tensor, effort: Effort, share: float) -> Tensor:
-    """Return the sum of some vectors with something of every direction added."""
+    """Return the sum of the vectors plus `share` times a random unit vector."""
     fresh = effort.normal("lanczos", 0, len(vectors), 1)
     made: Tensor = vectors.sum(1, keepdim=True) + share * fresh / fresh.norm()
     return made
@@ -208,7 +208,7 @@ class LambdaMin:
 class TopK:
     """The k largest eigenvalues, by block Lanczos with blocks of k.
 
-    A single start vector finds an eigenvalue once however often it repeats (a linear model with c
+    From a single start vector a repeated eigenvalue is found only once (a linear model with c
     outputs has each c times); a block of k finds up to k copies.
     """
 

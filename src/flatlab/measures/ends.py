@@ -1,4 +1,4 @@
-"""The ends of a spectrum: growing a space until they are known, or the budget is spent."""
+"""The ends of a spectrum: grow a space until they are known or the budget is spent."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .davidson import Davidson
 from .effort import Effort
 from .krylov import Krylov, Ritz
 
-# So often in a row the error must be small: once can be luck of a random start vector.
+# How often in a row the error must be small; once may be luck of the random start vector.
 TIMES = 3
-# The relative error to be content with on the way from thinned data to all.
+# Relative error that is enough on subsampled data.
 COARSE = 3e-3
-# The error by residuals may be so many times that by the nearby matrix.
+# Accept if the residual error is at most LOOSE times the tolerance.
 LOOSE = 30
 
 
@@ -62,7 +62,7 @@ def _within(ritz: Ritz, end: int, error: float, tolerance: float) -> bool:
 
 @dataclass(frozen=True)
 class End:
-    """One end of a spectrum: its value, error and eigenvector, and how they were come by."""
+    """One end of a spectrum: its value, error and eigenvector."""
 
     value: float
     error: float
@@ -81,7 +81,7 @@ class End:
 def extreme(
     space: Krylov, effort: Effort, end: int, tolerance: float, limit: int, times: int = TIMES
 ) -> End:
-    """Return one end of the spectrum by Lanczos' method."""
+    """Return one end of the spectrum by the Lanczos method."""
     ritz, complete = converge(space, effort, [end], tolerance, limit, times)
     exact = space.exhausted
     error = 0.0 if exact else ritz.error(end)
@@ -93,11 +93,11 @@ def extreme(
 def refine(
     space: Davidson, effort: Effort, tolerance: float, limit: int, passing: bool = False
 ) -> End:
-    """Return λ_max from that of a nearby matrix.
+    """Return λ_max by Davidson's method.
 
-    It is reached when the error by the nearby matrix is small, and that by residuals not much
-    larger, or that by residuals twice in a row. `passing` is content with a nearby matrix that
-    guides, or a coarse error.
+    It stops when the error estimated with the nearby matrix is small and the residual error is not
+    much larger, or when the residual error is small twice in a row. With `passing` a coarse
+    residual error, or a nearby matrix that guided the last step, is enough.
     """
     sure = 0
     while True:

@@ -1,4 +1,4 @@
-"""What a measure is, in words."""
+"""`explain()`: what a measure is, in words."""
 
 from __future__ import annotations
 

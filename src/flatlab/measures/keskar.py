@@ -23,7 +23,7 @@ from .effort import Effort
 
 
 class _Spent(Exception):
-    """The budget ended inside the solver."""
+    """Raised when the budget ends inside the solver."""
 
 
 class _Box:
@@ -53,7 +53,7 @@ class _Box:
         return rise, (self.sides * pulled.to(torch.float64)).numpy()
 
     def descended(self, z: Vector) -> tuple[float, Vector]:
-        """Return what the solver minimises; in units where the first slope is of order one."""
+        """Return what the solver minimises, scaled so that the first gradient is of order one."""
         rise, slope = self.rise(z)
         finite = math.isfinite(rise)
         return (-rise / self.unit, -slope / self.unit) if finite else (math.inf, 0 * slope)

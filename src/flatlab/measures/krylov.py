@@ -1,7 +1,7 @@
 """Rayleigh–Ritz on a growing block Krylov space: the Lanczos method, fully re-orthogonalised.
 
 scipy's `eigsh` runs to its end or raises: it can neither stop at a budget with the best pair so far
-nor say how good that pair is. This one is stopped from outside after any product.
+nor say how good that pair is. This one can be stopped after any product.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Ritz:
 
     Attributes:
         values: Ritz values θ.
-        residuals: ‖A v − θ v‖: some eigenvalue lies within that of θ.
+        residuals: ‖A v − θ v‖; some eigenvalue lies within this distance of θ.
         coefficients: Ritz vectors in the basis, one a column.
-        floor: Error of rounding, below which no error goes.
+        floor: Rounding error, the smallest error reported.
     """
 
     values: NDArray[np.float64]
@@ -43,8 +43,9 @@ class Ritz:
 
         The residual bounds the distance to some eigenvalue. The square holds with a factor 1 for
         the gap to the other eigenvalues; here it is to the other Ritz values, less their residuals,
-        hence the 4. Which eigenvalue it is, no residual tells: a start vector with almost nothing
-        of the wanted eigenvector can miss it for a while (once in some hundred small problems).
+        hence the 4. A residual does not tell which eigenvalue it is: a start vector nearly
+        orthogonal to the wanted eigenvector can miss it for a while (about once in a hundred small
+        problems).
         """
         index %= len(self.values)
         residual = float(self.residuals[index])
@@ -56,12 +57,12 @@ class Ritz:
         return max(min(residual, 4 * residual**2 / gap), self.floor) if gap > 0 else residual
 
     def doubt(self, size: int) -> float:
-        """Return how far an end of the spectrum may be when the space was cut short.
+        """Return how far away an end of the spectrum may be if the space was cut short.
 
         With k steps from a random start in R^n, (λ_max − θ)/(λ_max − λ_min) is below ε with
         probability at least 1 − 1.648 √n exp(−√ε (2k − 1)), whatever the spectrum (Kuczyński and
-        Woźniakowski 1992); here with 95 %, the ends taken from the Ritz values, and with twice
-        their distance as long as there are few. One product tells nothing.
+        Woźniakowski 1992); here for 95 %, with λ_max − λ_min taken from the Ritz values, and
+        doubled while these are few. One product says nothing.
         """
         if len(self.values) == 1:
             return float("inf")
@@ -80,7 +81,7 @@ def rounding(matrix: Matrix) -> float:
 
 
 class Krylov:
-    """span{Q, AQ, A²Q, …} for a block Q of start vectors, one block more at each `grow`."""
+    """span{Q, AQ, A²Q, …} for a block Q of start vectors; each `grow` adds one block."""
 
     def __init__(self, matrix: Matrix, start: Tensor, fresh: Callable[[int], Tensor]):
         """Begin.
@@ -88,7 +89,7 @@ class Krylov:
         Args:
             matrix: The matrix.
             start: Start vectors, (size, block).
-            fresh: i ↦ a random vector, for when the space is exhausted in some direction.
+            fresh: i ↦ a random vector, used if the space is exhausted in some direction.
         """
         self.matrix, self._fresh, self._drawn = matrix, fresh, 0
         self.dtype = torch.float64 if matrix.size <= LARGE else torch.float32
@@ -104,7 +105,7 @@ class Krylov:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the space is everything."""
+        """Whether the space is the whole space."""
         return self.steps >= self.matrix.size or self._next.shape[1] == 0
 
     def grow(self) -> None:
@@ -141,8 +142,8 @@ class Krylov:
     def _orthonormal(self, block: Tensor) -> tuple[Tensor, NDArray[np.float64]]:
         """Return an orthonormal block Q and R with block = Q R, Q orthogonal to the basis.
 
-        A column that depends on those before it is replaced by a random one, with a zero row in R;
-        as many columns are dropped as there is no room for.
+        A column that depends linearly on those before it is replaced by a random one, with a zero
+        row in R. Columns that do not fit into the space are dropped.
         """
         room = self.matrix.size - len(self.basis)
         width = min(block.shape[1], room)

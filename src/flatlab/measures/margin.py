@@ -1,4 +1,4 @@
-"""By how much the right answer wins."""
+"""The margin: by how much the right answer wins."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from .effort import Tick, whole
 from .eigenvalues import LambdaMax, Memory
 from .rescaling import rescale as rescale
 
-# A product with a matrix takes about as long as so many passes; for the first guess of a time.
+# A product with a matrix takes about as long as this many passes; for the first time estimate.
 PASSES = 5
 
 
@@ -57,16 +57,17 @@ def measure(
         data: A pair (x, y), a flatlab Dataset (its training part), a torch Dataset of pairs or a
             DataLoader.
         measures: Names ("trace", "lambda_max:tolerance=1e-4"), measures, a mapping from names to
-            either, or "all"; None for a few that everyone wants.
-        mode: "eval", "train" (BatchNorm with batch statistics, the data cut as given) or
-            "recomputed" (BatchNorm statistics taken from this data).
+            either, or "all"; None for a few common ones.
+        mode: "eval", "train" (BatchNorm with the statistics of each given batch) or "recomputed"
+            (BatchNorm statistics computed from this data).
         params: Name patterns or layers; None for all trainable parameters.
         seed: Decides probes and start vectors.
-        budget: Seconds for each measure, or a `Budget`; what it ends returns its best estimate.
-        dtype: "float64" raises the precision for measuring only; None keeps the model's, but
-            measures a model in 16 bits in float32.
-        batch_size: How a pair or a Dataset is cut; None for one batch in mode "train", and for
-            whatever is fast elsewhere, where it does not matter.
+        budget: Seconds for each measure, or a `Budget`; a measure that runs out returns its best
+        estimate.
+        dtype: "float64" raises the precision for measuring only; None keeps the model's, except
+            that 16-bit models are measured in float32.
+        batch_size: Size of the batches that a pair or a Dataset is split into; None is one batch in
+            mode "train", and a fast size in the other modes, whose result does not depend on it.
         reference: Parameters by name to measure distances from, e.g. the initial state_dict.
         progress: Show a bar with the time left; None shows it on a terminal.
         skip: Leave out measures that do not apply to this model, with the reason in `.skipped`,
@@ -84,7 +85,7 @@ def measure(
 
 @dataclass(frozen=True)
 class Subject:
-    """What is measured, and what its cards say of it.
+    """The function to measure, and what its cards say about it.
 
     Attributes:
         problem: The function.
@@ -108,7 +109,7 @@ class Subject:
         reference: Mapping[str, Tensor] | None = None,
         **options: Any,
     ) -> Subject:
-        """Build the problem; a model in 16 bits is raised to float32 unless `dtype` says else."""
+        """Build the problem; a 16-bit model is raised to float32 unless `dtype` says otherwise."""
         kinds = [p.dtype for p in model.parameters()] if isinstance(model, nn.Module) else []
         if dtype is None and {torch.float16, torch.bfloat16} & set(kinds):
             dtype = "float64" if torch.float64 in kinds else "float32"
@@ -144,7 +145,7 @@ def read_all(
     tick: Callable[[str], Tick | None] = lambda name: None,
     memories: Mapping[str, Memory] | None = None,
 ) -> Readings:
-    """Read measures off a subject; with `skip` one that does not apply is left out."""
+    """Read measures off a subject; with `skip`, measures that do not apply are left out."""
     found: dict[str, Reading] = {}
     skipped: dict[str, str] = {}
     for name, measure in chosen.items():
@@ -161,7 +162,7 @@ def read_all(
 def read(
     subject: Subject, name: str, measure: Measure, effort: Effort, memory: Memory | None = None
 ) -> Reading:
-    """Read one measure; λ_max starts from what `memory` has, and adds to it."""
+    """Read one measure; λ_max starts from the vectors in `memory` and updates them."""
     problem = subject.problem
     warm = {"memory": memory} if isinstance(measure, LambdaMax) else {}
     found = measure.read(problem, effort, **warm)
@@ -190,7 +191,7 @@ def _bar(progress: bool | None, total: int, problem: Problem) -> Iterator[Any]:
     from rich.text import Text
 
     class Left(ProgressColumn):
-        """Counts down to when the measure will end: rich's own starts anew with every total."""
+        """Counts down to the end of the measure; rich's own column restarts at every new total."""
 
         def render(self, task: Task) -> Text:
             return Text(countdown(task.fields.get("end"), time.monotonic()))
@@ -227,7 +228,7 @@ def _bar(progress: bool | None, total: int, problem: Problem) -> Iterator[Any]:
 def ending(
     start: float, now: float, spent: int, expected: int | None, guess: float
 ) -> float | None:
-    """Return when a measure will end, at its own pace or, before its first product, at a guess.
+    """Return when a measure will end: by its pace or, before its first product, by a guess.
 
     >>> ending(0.0, 10.0, 5, 20, 1.0), ending(0.0, 0.5, 0, 20, 1.0), ending(0.0, 9.0, 3, None, 1.0)
     (40.0, 20.5, None)
@@ -259,7 +260,7 @@ def require_rereadable(data: Any) -> None:
 
 
 def _same_function(model: nn.Module, other: nn.Module, loss: Any, data: Any) -> None:
-    """Raise if the rescaled model computes something else: its layers are not used as a chain."""
+    """Raise if the rescaled model computes another function: its layers are not used as a chain."""
     with torch.random.fork_rng(devices=[]):
         ours, theirs = (Problem(m, loss, data, dtype="float64") for m in (model, other))
         for f, g in zip(ours.outputs, theirs.outputs, strict=True):
@@ -297,10 +298,10 @@ def invariance(
     alpha: float = 2.0,
     **options: Any,
 ) -> list[Invariance]:
-    """Try the function-preserving ReLU rescaling beside measures and say which ones move.
+    """Apply the function-preserving ReLU rescaling and say which measures move.
 
-    Of all measures, those that do not apply to this model are left out. Arrays are compared by
-    their norm. Other options are those of `measure`; data are read more than once.
+    Measures that do not apply to this model are left out. Arrays are compared by their norm. Other
+    options are those of `measure`; the data are read more than once.
     """
     require_rereadable(data)
     other, chosen = rescale(model, alpha), choose(measures)

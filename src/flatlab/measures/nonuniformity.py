@@ -1,4 +1,4 @@
-"""How much the examples' Hessians differ: the noise that multiplicative SGD noise comes from."""
+"""How much the examples' Hessians differ: the source of SGD's multiplicative noise."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def _rows(weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _along(model: nn.Module, x: Tensor) -> float:
-    """Return the path norm of a Sequential: the first layer by norms, the others by absolutes."""
+    """Return the path norm of a Sequential: norms in the first layer, absolute values above."""
     v: Tensor | None = None
     for _, module in steps(model):  # type: ignore[arg-type]
         if v is None and type(module) in LINEAR:
@@ -62,11 +62,11 @@ def _path_norm(model: nn.Module, x: Tensor) -> float:
 
 @spec
 class PathNorm:
-    """Σ over paths of ‖w_j‖ |w²_kj| ⋯ |w^D_o·|: the first layer by norms, the others by absolutes.
+    """Σ over paths of ‖w_j‖ |w²_kj| ⋯ |w^D_o·|: norms in the first layer, absolute values above.
 
     For two layers it is Σ_j |a_j| ‖w_j‖, with the bias as one more weight of its unit. It bounds
-    the sum of the outputs' Lipschitz constants. A bias further up starts paths of its own, through
-    max-pooling the largest goes on, at the border of an image all weights of a filter count.
+    the sum of the outputs' Lipschitz constants. A bias in a later layer starts paths of its own;
+    max-pooling passes on the largest; at the border of an image all weights of a filter count.
     """
 
     about: ClassVar[About] = About(

@@ -1,12 +1,12 @@
-"""Random probes: means with standard errors that stop for the right reason.
+"""Random probes: means that stop on their standard error.
 
-A trace or a Frobenius norm is an expectation over random vectors. Its large part is first taken out
-exactly, by projection on the range of a small sketch (Hutch++, Meyer et al. 2021); what is left is
+A trace or a Frobenius norm is an expectation over random vectors. Its large part is first computed
+exactly, by projection on the range of a small sketch (Hutch++, Meyer et al. 2021). The rest is
 estimated with independent probes until the standard error is small enough, never until the running
 mean stops moving.
 
-A mean over the examples needs no probes, but a budget can end it early. What was seen by then is a
-random part of the whole, so it is an estimate with a standard error too.
+A mean over the examples needs no probes, but a budget can end it early. The examples seen by then
+are a random sample, so their mean is an estimate with a standard error too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Enough = Callable[[Vector, Vector], bool]
 
 MINIMUM = 12
 SKETCH = 8
-# A part of a population is seen in at least so many groups: fewer say little of its spread.
+# Least number of groups of a random sample; fewer would say little about its spread.
 GROUPS = 4
 # A sketch may take at most this share of a budget.
 SHARE = 0.5
@@ -35,7 +35,7 @@ SHARE = 0.5
 
 @dataclass(frozen=True)
 class Sample:
-    """Independent values, one row a probe, and whether the wanted error was reached."""
+    """Independent values, one row for each probe, and whether the wanted error was reached."""
 
     rows: Vector
     complete: bool
@@ -61,7 +61,7 @@ class Sample:
 def sample(probe: Callable[[int], Vector], effort: Effort, enough: Enough, limit: int) -> Sample:
     """Draw probes until enough(mean, stderr), at least `MINIMUM` of them.
 
-    A budget can end it earlier, with two probes at the least.
+    A budget can end it earlier, after at least two probes.
     """
     rows: list[Vector] = []
     before = effort.spent
@@ -81,7 +81,7 @@ def sample(probe: Callable[[int], Vector], effort: Effort, enough: Enough, limit
 
 
 def needed(count: int, mean: Vector, error: Vector, enough: Enough) -> float:
-    """Return how many probes will probably be enough: the error falls as one over their root.
+    """Return how many probes will probably be enough; the error falls like 1/√probes.
 
     >>> round(needed(20, np.array([1.0]), np.array([0.2]), lambda mean, error: error[0] <= 0.1))
     80
@@ -95,14 +95,14 @@ def needed(count: int, mean: Vector, error: Vector, enough: Enough) -> float:
 
 @dataclass(frozen=True)
 class Survey:
-    """A mean over a finite population of which a random part was seen.
+    """The mean over a finite population, from a random sample without replacement.
 
     Attributes:
-        mean: The mean over what was seen.
+        mean: The mean over the members seen.
         stderr: Its standard error; 0 if all were seen.
         seen: How many were seen.
         population: How many there are.
-        groups: In how many groups they were seen.
+        groups: Number of groups in which they were seen.
     """
 
     mean: Vector
@@ -123,7 +123,7 @@ class Survey:
 
     @property
     def method(self) -> str:
-        """How it was found, in words."""
+        """The method, in words."""
         if self.complete:
             return "exact, per-example gradients"
         return f"per-example gradients of {self.seen:,} of {self.population:,} examples"
@@ -150,7 +150,7 @@ def survey(
 ) -> Survey:
     """Average over a population in groups; a budget can end it after `GROUPS` of them.
 
-    Members come in random order, so that those seen are a random sample without replacement. With
+    Members come in random order, so those seen are a random sample without replacement. With
     m_k members in group k of K, Σ_k m_k (x̄_k − x̄)² / (K − 1) has the variance S² of single members
     as its mean whatever the m_k, and x̄ over m of n members has the variance S² (1/m − 1/n).
 
@@ -188,7 +188,7 @@ def survey(
 def sketch(matrix: Matrix, effort: Effort, width: int = SKETCH) -> tuple[Tensor, Tensor]:
     """Return Q, an orthonormal basis of the range of A S for random S, and A Q.
 
-    Under a budget it is as narrow as half of that can pay, and may be empty.
+    Under a budget it costs at most half of it, and may be empty.
     """
     width = min(width, matrix.size)
     start = effort.normal("sketch", 0, matrix.size, width)
@@ -217,7 +217,7 @@ def orthogonal_to(Q: Tensor, v: Tensor) -> Tensor:
 
 
 def dense_within(matrix: Matrix, effort: Effort) -> Tensor | None:
-    """Return the whole matrix; None if a budget cannot pay it, by the time of one product."""
+    """Return the whole matrix, or None if the budget is too small, judged by one product's time."""
     if effort.limited:
         if effort.affordable(0, 1) < matrix.size:
             return None

@@ -18,7 +18,7 @@ class Readings(Mapping[str, Reading]):
     """Readings by name. Printing it prints the table."""
 
     def __init__(self, readings: Mapping[str, Reading], skipped: Mapping[str, str] | None = None):
-        """Hold readings, and the reasons why others could not be had."""
+        """Hold readings, and the reasons why other measures have none."""
         self._readings, self.skipped = dict(readings), dict(skipped or {})
 
     def __getitem__(self, name: str) -> Reading:

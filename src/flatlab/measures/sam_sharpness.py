@@ -21,7 +21,7 @@ Count = Annotated[int, Field(gt=0, le=10_000)]
 class SamSharpness:
     """max_{‖δ‖₂ ≤ ρ} L(θ + δ) − L(θ), by projected ascent with restarts.
 
-    The first ascent starts at θ, so along the gradient; the others from random points of the
+    The first ascent starts at θ, along the gradient; the others start at random points of the
     sphere. For ρ → 0 at a minimum it is ½ ρ² max(λ_max, 0).
 
     Reference: Foret et al., Sharpness-aware minimization, ICLR 2021.
@@ -53,8 +53,8 @@ class SamSharpness:
 class OneStepSharpness:
     """max(0, L(θ + ρ ∇L/‖∇L‖) − L(θ)), the rise that SAM's ascent step sees.
 
-    δ = 0 is in the ball too, so a fall counts as zero (details['rise'] has its sign). Zero where
-    the gradient is zero: SAM makes no ascent there.
+    δ = 0 is in the ball too, so a fall of the loss counts as zero (details['rise'] keeps the sign).
+    It is zero where the gradient is zero: SAM makes no ascent there.
     """
 
     rho: Radius = 0.05

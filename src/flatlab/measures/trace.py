@@ -24,19 +24,19 @@ from .probes import Survey, dense_within, orthogonal_to, sample, sketch, survey
 
 Method = Literal["auto", "exact", "dense", "probes"]
 
-# Exact traces need one backward pass for each output of an example, dense ones a product for each
-# parameter: up to these many they are preferred to an estimate.
+# Exact traces need one backward pass for each output of an example, dense ones one product for each
+# parameter. Up to these numbers they are preferred to an estimate.
 MOST_OUTPUTS = 64
 MOST_PARAMETERS = 48
-# Under a budget examples are seen in groups of this size, growing.
+# Size of the first groups of examples under a budget; later groups grow.
 FIRST, MOST = 2, 2 * CHUNK
 
 
 def route(problem: Problem, matrix: str, method: str, effort: Effort) -> str:
     """Return how a trace (or a diagonal) is found: "exact", "dense" or "probes".
 
-    Exact is by per-example gradients. It serves the Gauss–Newton, Fisher and Gram matrices always,
-    and the Hessian where the network is linear in each parameter alone, so that Tr ∇²L = Tr GGN.
+    "exact" uses per-example gradients. It works for the Gauss–Newton, Fisher and Gram matrices, and
+    for the Hessian if the network is linear in each parameter alone, because then Tr ∇²L = Tr GGN.
     """
     if method in ("dense", "probes"):
         return method
@@ -58,9 +58,9 @@ def route(problem: Problem, matrix: str, method: str, effort: Effort) -> str:
 def by_examples(
     problem: Problem, matrix: str, effort: Effort, fold: Callable[[dict[str, float]], Vector]
 ) -> Survey:
-    """Average over the examples what `fold` makes of the traces of the parameters' blocks.
+    """Average `fold` of the traces of the parameters' blocks over the examples.
 
-    All examples, or as many as a budget allows, in random order.
+    It takes all examples or, under a budget, as many as that allows, in random order.
     """
     kind = "ggn" if matrix == "hessian" else matrix
 
@@ -86,7 +86,7 @@ def _part(problem: Problem, rows: NDArray[np.int64]) -> Problem:
 
 @spec
 class Trace:
-    """Tr A: exactly through per-example gradients where that can be, otherwise by Hutch++.
+    """Tr A: exact through per-example gradients where possible, otherwise by Hutch++.
 
     With Q an orthonormal basis of the range of a sketch and g of independent signs,
 
@@ -146,7 +146,7 @@ class Trace:
 class LayerTrace:
     """The trace of every layer's diagonal block, exactly or by Hutchinson's estimator.
 
-    With g of independent signs, E g_lᵀ (A g)_l = Tr A_ll: each probe serves all layers at once.
+    With g of independent signs, E g_lᵀ (A g)_l = Tr A_ll, so one probe serves all layers.
     """
 
     matrix: Kind = "hessian"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Tracker:
-    """Measures a model every so many steps; λ_max starts from the last eigenvector.
+    """Measures a model every `every` steps; λ_max starts from the last eigenvector.
 
     >>> import torch
     >>> model = torch.nn.Linear(3, 1)
@@ -112,7 +112,7 @@ def _columns(readings: Readings) -> dict[str, float]:
 
 
 def _light(readings: Readings) -> Readings:
-    """Return readings without vectors as long as the parameters: a history must not hoard them."""
+    """Return readings without vectors of the parameters' length, which would fill the memory."""
     light = {}
     for name, reading in readings.items():
         small = {k: v for k, v in reading.details.items() if not isinstance(v, Tensor)}

@@ -21,7 +21,7 @@ class WeightedNorm:
     """‖θ‖²_{2,q} = Σ_j (‖w_j‖² + b_j² + q a_j²) for f(x) = Σ_j a_j σ(w_j·x + b_j).
 
     q is the input dimension unless given. The reading is the square; its root is among the details.
-    A bias of the output is no part of it.
+    An output bias is not counted.
     """
 
     q: Annotated[float, Field(gt=0)] | None = None

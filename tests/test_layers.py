@@ -25,6 +25,7 @@ ALLOWED = {
     "randomness": "",
     "specs": "errors",
     "losses": "errors specs",
+    "plots": "",
     "files": "errors specs",
     "data": "errors randomness",
     "models": FOUNDATIONS,
@@ -38,8 +39,8 @@ ALLOWED = {
     "jobs": "errors training engine models",
     "claims": f"{FOUNDATIONS} data models losses optim problem measures theory training "
     "experiments jobs",
-    "experiments": f"{FOUNDATIONS} data models losses training theory measures jobs files",
-    "report": "errors specs anatomy experiments files training theory claims",
+    "experiments": f"{FOUNDATIONS} data models losses training theory measures jobs files plots",
+    "report": "errors specs plots anatomy experiments files training theory claims",
     "cli": "errors specs data models optim losses measures training anatomy theory claims "
     "experiments report jobs files",
     "__main__": "cli",

@@ -199,7 +199,7 @@ def test_a_size_without_runs_leaves_its_network_out_of_the_law():
     kept = {name: run for name, run in runs.items() if not name.startswith(gone)}
     assert len(kept) == len(runs) - lab.seeds
     law = next(p for p in samples.EXPERIMENT.analyse(lab, "lab", kept).plots if "law" in p.name)
-    assert [series.label for series in law.panels[0][-1].series] == ["with bias"]
+    assert [series.label for series in law.panels[0][-1].curves] == ["with bias"]
 
 
 def test_a_diverged_algorithm_is_not_judged_and_is_named():

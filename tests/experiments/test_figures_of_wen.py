@@ -331,7 +331,7 @@ def test_the_logistic_loss_is_shown_above_its_minimum():
     found = fig8.EXPERIMENT.analyse(lab, "lab", made_up(fig8, lab, gd={"train_loss": 0.6}))
     assert found.tables["fig8"][0]["excess_loss"] == pytest.approx(0.6 - value, rel=1e-12)
     loss = found.plots[0].panels[0][0]
-    assert loss.series[0].y[0, -1] == pytest.approx(0.6 - value, rel=1e-12)
+    assert loss.curves[0].y[0, -1] == pytest.approx(0.6 - value, rel=1e-12)
 
 
 def test_the_caption_says_where_the_radius_changes():
@@ -364,17 +364,17 @@ def test_scores_are_a_second_row_of_figures_1_and_4_where_runs_have_them(module)
     assert [panel.title for panel in panels[0][1]] == ["memorisation score", "feature score"]
     for rows, parts, seeds in ((panels[0], keys, 3), (panels[1], keys[1:], 2)):
         for panel, last in zip(rows[1], (0.06, 0.3), strict=True):
-            assert [series.role for series in panel.series] == parts
-            assert all(series.y[:, -1].tolist() == [last] * seeds for series in panel.series)
+            assert [series.role for series in panel.curves] == parts
+            assert all(series.y[:, -1].tolist() == [last] * seeds for series in panel.curves)
 
 
 def test_two_floors_share_a_label_below_the_lower():
     found = collect(fig7.FIGURE, fig7.PRESETS["lab"], "lab", {})
-    low, high = picture(found).panels[0][2].lines
+    low, high = picture(found).panels[0][2].references
     assert low.value < high.value and high.label == ""
     assert low.label == f"floor without bias: {low.value:.2f}; with bias: {high.value:.2f}"
     found = collect(fig4.FIGURE, fig4.PRESETS["lab"], "lab", {})
-    (line,) = picture(found).panels[0][2].lines  # both parts have the same
+    (line,) = picture(found).panels[0][2].references  # both parts have the same
     assert line.label == "floor, attained: 22.27"
 
 

@@ -113,9 +113,9 @@ def test_scores_through_training_have_the_history_and_the_references():
     plot = through_training(CASES["bias"], "a run")
     (row,) = plot.panels
     assert [panel.title for panel in row] == ["memorisation", "features", "test error", "sharpness"]
-    assert row[0].series[0].y.tolist() == [HISTORY["memorisation"].tolist()]
-    assert row[0].lines[0].value == pytest.approx(3 / 19)  # four cells of twenty points
-    assert row[1].lines[0].value == 2 / 8
+    assert row[0].curves[0].y.tolist() == [HISTORY["memorisation"].tolist()]
+    assert row[0].references[0].value == pytest.approx(3 / 19)  # four cells of twenty points
+    assert row[1].references[0].value == 2 / 8
     assert plot.caption == ""
 
 
@@ -124,10 +124,10 @@ def test_a_history_without_scores_shows_the_last_ones_and_says_so():
     found = looked_into(TwoLayer(width=20), history=old)
     plot = through_training(found, "a run")
     ((memorisation, features, *_),) = plot.panels
-    assert (memorisation.series[0].x.tolist(), memorisation.series[0].y.tolist()) == (
+    assert (memorisation.curves[0].x.tolist(), memorisation.curves[0].y.tolist()) == (
         [10.0], [[found.memorisation]]
     )  # fmt: skip
-    assert features.series[0].y.tolist() == [[found.features]]
+    assert features.curves[0].y.tolist() == [[found.features]]
     assert "no scores" in plot.caption
 
 

@@ -5,7 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from flatlab.errors import UserError
-from flatlab.experiments.contract import Dot, Dots, Line, Panel, Plot, Series
+from flatlab.plots import Curve, Curves, Dot, Dots, Plot, Reference
 from flatlab.report import draw, figures, markdown, number, save
 
 MAGIC = b"\x89PNG\r\n\x1a\n"
@@ -13,7 +13,7 @@ X = np.array([0.0, 1.0, 10.0, 100.0])
 
 
 def series(*rows, role="sam", x=X):
-    return Series(role, role, x, np.array(rows, dtype=float))
+    return Curve(role, role, x, np.array(rows, dtype=float))
 
 
 def plot(*panels, **changes):
@@ -53,18 +53,26 @@ def shown_ticks(axis):
 
 
 CASES = {
-    "one seed": Panel("a", "loss", (series([1, 0.1, 0.01, 0.001]),), yscale="log"),
-    "several seeds": Panel("a", "loss", (series([1, 2, 3, 4], [2, 3, 4, 5], [1, 1, 1, 1]),)),
-    "no series": Panel("a", "loss", ()),
-    "no series, log, a line": Panel("a", "trace", (), (Line("floor", 21.9),), yscale="log"),
-    "one point": Panel("a", "loss", (series([1.0], x=np.array([0.0])),), yscale="log"),
-    "constant": Panel("a", "trace", (series([2, 2, 2, 2]),), (Line("floor", 2.0),), yscale="log"),
-    "zero on a log axis": Panel("a", "loss", (series([1, 0.1, 0, 0]),), yscale="log"),
-    "negative on a log axis": Panel(
-        "a", "trace", (series([1, -2, 3, 4], [1, 2, 3, 4]),), (Line("floor", 2.0),), yscale="log"
+    "one seed": Curves("a", "loss", (series([1, 0.1, 0.01, 0.001]),), yscale="log"),
+    "several seeds": Curves("a", "loss", (series([1, 2, 3, 4], [2, 3, 4, 5], [1, 1, 1, 1]),)),
+    "no series": Curves("a", "loss", ()),
+    "no series, log, a line": Curves("a", "trace", (), (Reference("floor", 21.9),), yscale="log"),
+    "one point": Curves("a", "loss", (series([1.0], x=np.array([0.0])),), yscale="log"),
+    "constant": Curves(
+        "a", "trace", (series([2, 2, 2, 2]),), (Reference("floor", 2.0),), yscale="log"
     ),
-    "unknown roles": Panel("a", "loss", tuple(series([1, 2, 3, 4], role=f"r{k}") for k in "abcde")),
-    "fixed limits": Panel("a", "test error", (series([0.5, 0.4, 0, 0]),), ylim=(-0.02, 0.6)),
+    "zero on a log axis": Curves("a", "loss", (series([1, 0.1, 0, 0]),), yscale="log"),
+    "negative on a log axis": Curves(
+        "a",
+        "trace",
+        (series([1, -2, 3, 4], [1, 2, 3, 4]),),
+        (Reference("floor", 2.0),),
+        yscale="log",
+    ),
+    "unknown roles": Curves(
+        "a", "loss", tuple(series([1, 2, 3, 4], role=f"r{k}") for k in "abcde")
+    ),
+    "fixed limits": Curves("a", "test error", (series([0.5, 0.4, 0, 0]),), ylim=(-0.02, 0.6)),
 }
 
 
@@ -98,14 +106,16 @@ def test_a_plot_may_have_rows_of_different_lengths(drawn):
     [(2.0, 2.1), (2.1, 2.9), (3.1, 4.4), (6.0, 9.5), (20.0, 70.0), (1e-9, 1.0), (0.03, 0.04)],
 )
 def test_a_log_axis_always_has_labels(drawn, low, high):
-    panel = Panel("a", "trace", (series(np.geomspace(low, high, 4)),), yscale="log")
+    panel = Curves("a", "trace", (series(np.geomspace(low, high, 4)),), yscale="log")
     (ax,) = drawn(plot(panel))
     # With fewer than two numbers on an axis nobody can read a value off it.
     assert len(shown_ticks(ax.yaxis)) >= 2
 
 
 def test_a_reference_line_is_within_the_picture_and_labelled(drawn):
-    panel = Panel("a", "trace", (series([70, 60, 50, 40]),), (Line("floor", 21.9),), yscale="log")
+    panel = Curves(
+        "a", "trace", (series([70, 60, 50, 40]),), (Reference("floor", 21.9),), yscale="log"
+    )
     (ax,) = drawn(plot(panel))
     low, high = ax.get_ylim()
     assert low < 21.9 < high
@@ -114,13 +124,13 @@ def test_a_reference_line_is_within_the_picture_and_labelled(drawn):
 
 def test_epochs_are_written_in_full_up_to_a_thousand(drawn):
     x = np.array([0.0, 1.0, 1e3, 1e5])
-    (ax,) = drawn(plot(Panel("a", "loss", (series([1, 2, 3, 4], x=x),))))
+    (ax,) = drawn(plot(Curves("a", "loss", (series([1, 2, 3, 4], x=x),))))
     labels = shown_ticks(ax.xaxis)
     assert {"0", "1", "100", "$10^{3}$", "$10^{5}$"} <= set(labels)
 
 
 def test_seeds_become_a_mean_with_a_band_from_smallest_to_largest(drawn):
-    (ax,) = drawn(plot(Panel("a", "loss", (series([1, 2, 3, 4], [3, 4, 5, 8]),))))
+    (ax,) = drawn(plot(Curves("a", "loss", (series([1, 2, 3, 4], [3, 4, 5, 8]),))))
     (curve,) = [line for line in ax.lines if len(line.get_xdata()) == len(X)]
     assert curve.get_ydata().tolist() == [2, 3, 4, 6]  # exact: means of small whole numbers
     (band,) = ax.collections
@@ -131,12 +141,12 @@ def test_seeds_become_a_mean_with_a_band_from_smallest_to_largest(drawn):
 def test_long_curves_have_no_markers_and_short_ones_have(drawn):
     for points, marker in ((12, "o"), (13, "")):
         x = np.arange(float(points))
-        (ax,) = drawn(plot(Panel("a", "loss", (series(x + 1, x=x),))))
+        (ax,) = drawn(plot(Curves("a", "loss", (series(x + 1, x=x),))))
         assert ax.lines[0].get_marker() == marker
 
 
 def test_the_legend_names_each_algorithm_once(drawn):
-    panel = Panel("a", "loss", (series([1, 2, 3, 4]), series([2, 3, 4, 5], role="gd")))
+    panel = Curves("a", "loss", (series([1, 2, 3, 4]), series([2, 3, 4, 5], role="gd")))
     axes = drawn(plot(panel, panel, panel))
     (legend,) = axes[0].figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["sam", "gd"]

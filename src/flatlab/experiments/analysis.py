@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from ..plots import Curve
 from ..training.run import Run
-from .contract import Interval, Series, Verdict
+from .contract import Interval, Verdict
 
 Rule = Callable[[Interval], tuple[bool | None, str]]
 
@@ -56,7 +57,7 @@ def finals(runs: Sequence[Run], column: str) -> list[float]:
 
 def curves(
     groups: Mapping[str, Sequence[Run]], labels: Mapping[str, str], column: str
-) -> tuple[Series, ...]:
+) -> tuple[Curve, ...]:
     """Return one series a group of runs that share a log grid; groups without runs are left out.
 
     A run that diverged has fewer rows: curves are drawn over what all seeds of a group share.
@@ -66,7 +67,5 @@ def curves(
         if runs:
             rows = min(len(run.columns["epoch"]) for run in runs)
             y = np.stack([run.columns[column][:rows] for run in runs])
-            made.append(
-                Series(labels[role], role, runs[0].columns["epoch"][:rows].astype(float), y)
-            )
+            made.append(Curve(labels[role], role, runs[0].columns["epoch"][:rows].astype(float), y))
     return tuple(made)

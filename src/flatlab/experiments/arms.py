@@ -15,23 +15,11 @@ import numpy as np
 
 from ..data import Dataset
 from ..data.catalogue import make
+from ..plots import Curve, Curves, Dot, Dots, Plot, Reference
 from ..training.config import RunConfig
 from ..training.run import Run
 from .analysis import curves
-from .contract import (
-    Dot,
-    Dots,
-    Experiment,
-    Findings,
-    Interval,
-    Line,
-    Panel,
-    Planned,
-    Plot,
-    Series,
-    TheoryPlot,
-    Verdict,
-)
+from .contract import Experiment, Findings, Interval, Planned, TheoryPlot, Verdict
 from .evidence import Evidence, by_seed, diverged, large_enough
 from .judging import FRACTION
 
@@ -240,14 +228,14 @@ def final_values(
         "generalisation",
         score.replace("_", " "),
         dots(lambda key: found.final(key, score)),
-        (Line("chance", 0.5),) if score == "test_error" else (),
+        (Reference("chance", 0.5),) if score == "test_error" else (),
         within=FRACTION if score == "test_error" else (0.0, float("inf")),
     )
     trace = Dots(
         "sharpness",
         "Gauss–Newton trace over its floor" if floors else "Gauss–Newton trace",
         dots(found.over_floor if floors else lambda key: found.final(key, "trace_ggn")),
-        (Line("floor", 1.0),) if floors else (),
+        (Reference("floor", 1.0),) if floors else (),
         xscale="log",
         within=(0.0, float("inf")),
     )
@@ -264,11 +252,11 @@ def histories(
     groups = {arm.key: list(found.runs[arm.key].values()) for arm in arms}
     labels = {arm.key: arm.label for arm in arms}
     panels = tuple(
-        Panel(
+        Curves(
             words,
             words,
             curves(groups, labels, column),
-            (Line("chance", 0.5, above=True),) if column == "test_error" else (),
+            (Reference("chance", 0.5, above=True),) if column == "test_error" else (),
             yscale="linear" if column == "test_error" else "log",
             ylim=(-0.02, 0.6) if column == "test_error" else None,
         )
@@ -282,7 +270,7 @@ def against(
     lines: Mapping[str, Sequence[str]],
     found: Evidence,
     value: Callable[[Run], float] = lambda run: run.final["test_error"],
-) -> tuple[Series, ...]:
+) -> tuple[Curve, ...]:
     """Return curves of a final value against a setting.
 
     Args:
@@ -296,7 +284,7 @@ def against(
         seeds = [seed for seed in found.runs[keys[0]] if all(seed in found.runs[k] for k in keys)]
         if seeds:
             y = np.array([[value(found.runs[key][seed]) for key in keys] for seed in seeds])
-            made.append(Series(label, label, np.array(x, float), y))
+            made.append(Curve(label, label, np.array(x, float), y))
     return tuple(made)
 
 

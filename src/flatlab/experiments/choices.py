@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from ..plots import Dot, Dots, Plot, Reference
 from ..training.config import RunConfig
 from ..training.run import Run
 from .analysis import judge
 from .arms import CAPTION, Arm, said
-from .contract import Dot, Dots, Interval, Line, Plot, Verdict
+from .contract import Interval, Verdict
 from .evidence import falling
 from .judging import FRACTION, THRESHOLD
 
@@ -270,7 +271,7 @@ def picture(name: str, title: str, cases: Sequence[Case]) -> Plot:
         "generalisation",
         "test error",
         dots(lambda case: case.errors),
-        (Line("threshold", THRESHOLD), Line("chance", 0.5)),
+        (Reference("threshold", THRESHOLD), Reference("chance", 0.5)),
         within=FRACTION,
     )
     trace = Dots(

@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
+from ..plots import Plot
 from ..training.config import RunConfig
 from ..training.run import Run
-
-Array = NDArray[np.floating[Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,76 +60,6 @@ class Verdict:
     def word(self) -> str:
         """The verdict in words."""
         return {True: "holds", False: "fails", None: "not assessed"}[self.holds]
-
-
-@dataclasses.dataclass(frozen=True)
-class Series:
-    """Curves of one kind: y has one row a seed. `role` picks the colour."""
-
-    label: str
-    role: str
-    x: Array
-    y: Array
-
-
-@dataclasses.dataclass(frozen=True)
-class Line:
-    """A horizontal reference, its label below it on the left or above it on the right."""
-
-    label: str
-    value: float
-    above: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Panel:
-    """One set of axes."""
-
-    title: str
-    ylabel: str
-    series: tuple[Series, ...]
-    lines: tuple[Line, ...] = ()
-    yscale: str = "linear"
-    ylim: tuple[float, float] | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Dot:
-    """One row of `Dots`: a label and one value a seed. `role` picks the colour."""
-
-    label: str
-    role: str
-    values: tuple[float, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Dots:
-    """Axes with one row for each of some things compared: seeds, their mean and its interval.
-
-    `lines` are vertical references; `within` is what the quantity can be.
-    """
-
-    title: str
-    xlabel: str
-    dots: tuple[Dot, ...]
-    lines: tuple[Line, ...] = ()
-    xscale: str = "linear"
-    within: tuple[float, float] = (-np.inf, np.inf)
-
-
-@dataclasses.dataclass(frozen=True)
-class Plot:
-    """A picture: rows of panels over a common x axis. `caption` is one sentence below it.
-
-    `xscale` is "symlog" (epochs), "log" or "linear". Rows of `Dots` have an x axis of their own.
-    """
-
-    name: str
-    title: str
-    panels: tuple[tuple[Panel | Dots, ...], ...]
-    xlabel: str = "epoch"
-    xscale: str = "symlog"
-    caption: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ..anatomy import ANGLE, Anatomy, Gallery, Matrix, sign_of
-from ..experiments.contract import Line, Panel, Plot, Series
 from ..files.store import ensure_directory, write_atomically
+from ..plots import Curve, Curves, Plot, Reference
 from .figures import COLOURS, FAINT, INK, STYLE, draw
 
 NEGATIVE, POSITIVE = COLOURS["gd"], COLOURS["sam"]
@@ -135,19 +135,19 @@ def through_training(anatomy: Anatomy, title: str) -> Plot:
     h = anatomy.history
     epoch = np.asarray(h.get("epoch", [0]), np.float64)
 
-    def curve(name: str, role: str, last: float | None = None) -> tuple[Series, ...]:
+    def curve(name: str, role: str, last: float | None = None) -> tuple[Curve, ...]:
         x, y = (epoch, h[name]) if name in h else (epoch[-1:], [last])
-        return (Series("", role, x, np.asarray(y, np.float64)[None]),)
+        return (Curve("", role, x, np.asarray(y, np.float64)[None]),)
 
     cells, chance = anatomy.cells, anatomy.chance
     memorisation = curve("memorisation", "gd", anatomy.memorisation)
     (values,) = memorisation[0].y
     panels = [
-        Panel(
+        Curves(
             "memorisation",
             "score",
             memorisation,
-            (Line("a neuron a cell", cells, above=True),) if cells else (),
+            (Reference("a neuron a cell", cells, above=True),) if cells else (),
             yscale="log",
             # Up to 1, so that a small score looks small.
             ylim=(min([1 / anatomy.data.n, *values[values > 0]]) / 1.2, 1.2),
@@ -155,21 +155,21 @@ def through_training(anatomy: Anatomy, title: str) -> Plot:
     ]
     if anatomy.features is not None and chance is not None:
         panels.append(
-            Panel(
+            Curves(
                 "features",
                 "score",
                 curve("features", "sam", anatomy.features),
-                (Line("chance", chance, above=True),),
+                (Reference("chance", chance, above=True),),
                 ylim=(-0.02, 1.05),
             )
         )
     if "test_error" in h:
         error, most = curve("test_error", "test"), 0.6 if max(h["test_error"]) <= 0.6 else 1.05
-        panels.append(Panel("test error", "test error", error, ylim=(-0.02, most)))
+        panels.append(Curves("test error", "test error", error, ylim=(-0.02, most)))
     elif "test_loss" in h:
-        panels.append(Panel("test loss", "test loss", curve("test_loss", "test"), yscale="log"))
+        panels.append(Curves("test loss", "test loss", curve("test_loss", "test"), yscale="log"))
     if "trace" in h:
-        panels.append(Panel("sharpness", "trace", curve("trace", "test"), yscale="log"))
+        panels.append(Curves("sharpness", "trace", curve("trace", "test"), yscale="log"))
     missing = bool(h) and "memorisation" not in h
     caption = "The history has no scores: they are those of the last epoch." if missing else ""
     return Plot("anatomy-scores", f"Through training: {title}", (tuple(panels),), caption=caption)

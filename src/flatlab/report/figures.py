@@ -21,8 +21,9 @@ from matplotlib.ticker import (
     SymmetricalLogLocator,
 )
 
-from ..experiments.contract import Dots, Interval, Panel, Plot, Series, TheoryPlot
+from ..experiments.contract import Interval, TheoryPlot
 from ..files.store import ensure_directory, write_atomically
+from ..plots import Curve, Curves, Dots, Plot
 
 # Two hues that stay apart in grey and for colour-blind readers (Okabe & Ito).
 COLOURS = {"sam": "#0072B2", "gd": "#D55E00"}
@@ -85,7 +86,7 @@ def draw(plot: Plot) -> bytes:
                     axes[i, j].tick_params(labelbottom=True)
                     axes[i, j].set_xlabel(plot.xlabel)
                 first = row[0]
-                if j > 0 and isinstance(first, Panel) and panel.ylabel == first.ylabel:
+                if j > 0 and isinstance(first, Curves) and panel.ylabel == first.ylabel:
                     axes[i, j].set_ylabel("")
             for ax in axes[i, len(row) :]:
                 ax.remove()
@@ -103,8 +104,8 @@ def draw(plot: Plot) -> bytes:
     return buffer.getvalue()
 
 
-def _height(panel: Panel | Dots) -> float:
-    return 2.9 if isinstance(panel, Panel) else max(2.0, 0.42 * len(panel.dots) + 0.9)
+def _height(panel: Curves | Dots) -> float:
+    return 2.9 if isinstance(panel, Curves) else max(2.0, 0.42 * len(panel.dots) + 0.9)
 
 
 def _dots(ax: Axes, panel: Dots, named: bool) -> None:
@@ -122,7 +123,7 @@ def _dots(ax: Axes, panel: Dots, named: bool) -> None:
             low = max(interval.low, min(values) / 10) if panel.xscale == "log" else interval.low
             ax.plot([low, interval.high], [k, k], color=colour, linewidth=2, zorder=3)
         ax.plot([mean], [k], "o", color=colour, markersize=8, markeredgecolor="white", zorder=4)
-    for line in panel.lines:
+    for line in panel.references:
         ax.axvline(line.value, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
         ax.annotate(
             line.label, (line.value, 1), xycoords=("data", "axes fraction"), xytext=(3, -2),
@@ -143,13 +144,13 @@ def _dots(ax: Axes, panel: Dots, named: bool) -> None:
     ax.grid(axis="both", color="#eeeeee", linewidth=0.8, zorder=0)
 
 
-def _panel(ax: Axes, panel: Panel, plot: Plot) -> None:
-    if not panel.series:
+def _panel(ax: Axes, panel: Curves, plot: Plot) -> None:
+    if not panel.curves:
         ax.text(0.5, 0.5, "no finished run", ha="center", color=FAINT, transform=ax.transAxes)
-    others = [series.role for series in panel.series if series.role not in COLOURS]
-    for series in panel.series:
+    others = [series.role for series in panel.curves if series.role not in COLOURS]
+    for series in panel.curves:
         _curves(ax, series, others.index(series.role) if series.role in others else 0)
-    for line in panel.lines:
+    for line in panel.references:
         ax.axhline(line.value, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
         ax.annotate(
             line.label,
@@ -165,7 +166,7 @@ def _panel(ax: Axes, panel: Panel, plot: Plot) -> None:
         )
     ax.set_title(panel.title, loc="left", color=INK)
     ax.set_ylabel(panel.ylabel)
-    log = panel.yscale == "log" and any((series.y > 0).any() for series in panel.series)
+    log = panel.yscale == "log" and any((series.y > 0).any() for series in panel.curves)
     ax.set_yscale("log" if log else "linear")
     ax.set_axisbelow(True)
     if panel.ylim:
@@ -182,8 +183,8 @@ def _panel(ax: Axes, panel: Panel, plot: Plot) -> None:
     elif plot.xscale == "log":
         ax.set_xscale("log")
         _few_decades(ax.xaxis, *ax.get_xlim())
-    elif panel.series and len(panel.series[0].x) <= FEW:
-        ax.set_xticks(panel.series[0].x)
+    elif panel.curves and len(panel.curves[0].x) <= FEW:
+        ax.set_xticks(panel.curves[0].x)
 
 
 def _few_decades(axis: Axis, low: float, high: float) -> None:
@@ -195,12 +196,12 @@ def _few_decades(axis: Axis, low: float, high: float) -> None:
         axis.set_minor_locator(NullLocator())
 
 
-def _log_axis(ax: Axes, panel: Panel) -> None:
+def _log_axis(ax: Axes, panel: Curves) -> None:
     """Label 1, 2 and 5 of each decade where few decades are shown, and leave room for lines."""
     low, high = ax.get_ylim()
     if low < 1e-16 * high:  # what has collapsed would leave no room for the rest
         low = 1e-6 * high
-    for line in panel.lines:
+    for line in panel.references:
         low = min(low, line.value * (low / high) ** 0.12)
     ax.set_ylim(low, high)
     few = high / low < 300
@@ -210,7 +211,7 @@ def _log_axis(ax: Axes, panel: Panel) -> None:
     ax.yaxis.set_minor_locator(NullLocator())
 
 
-def _curves(ax: Axes, series: Series, k: int) -> None:
+def _curves(ax: Axes, series: Curve, k: int) -> None:
     colour = COLOURS.get(series.role, FALLBACK[k % len(FALLBACK)])
     marker = "o" if len(series.x) <= FEW else ""
     ax.plot(

@@ -35,10 +35,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...plots import Plot
 from ...specs import spec
 from ...training.schedule import Phase
 from ..arms import Arm, Comparison, histories
-from ..contract import Plot, Verdict
+from ..contract import Verdict
 from ..evidence import Evidence, at, falling
 from ..judging import FRACTION, NEAR, THRESHOLD, below, near
 from ..wen2023.panels import Count, Sizes

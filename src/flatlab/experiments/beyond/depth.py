@@ -31,12 +31,13 @@ from pydantic import Field
 
 from ...data import Dataset
 from ...models import Architecture, Deep, TwoLayer
+from ...plots import Curves, Plot, Reference
 from ...specs import spec
 from ...theory import bias_floor, no_bias_floor
 from ...training.config import Dtype, RunConfig
 from ...training.schedule import Phase
 from ..arms import Arm, Comparison, against, data_spec, histories, said
-from ..contract import Line, Panel, Plot, Verdict
+from ..contract import Verdict
 from ..evidence import Evidence
 from ..judging import FRACTION, THRESHOLD, above, below, near
 
@@ -185,11 +186,11 @@ def plots(found: Evidence) -> tuple[Plot, ...]:
     """Return test error against depth, and the histories with and without bias."""
     made = arms(found.settings)
     lines = {words: [key(depth, bias) for depth in DEPTHS] for bias, words in BIASES.items()}
-    panel = Panel(
+    panel = Curves(
         "1-SAM's test error",
         "test error",
         against(DEPTHS, lines, found),
-        (Line("chance", 0.5, above=True),),
+        (Reference("chance", 0.5, above=True),),
         ylim=(-0.02, 0.6),
     )
     return (

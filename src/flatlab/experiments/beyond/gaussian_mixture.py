@@ -30,11 +30,12 @@ from pydantic import Field
 from scipy import special
 
 from ...models import TwoLayer
+from ...plots import Curve, Curves, Plot, Reference
 from ...specs import spec
 from ...training.config import Dtype, RunConfig
 from ...training.schedule import Phase
 from ..arms import CURVES, Arm, Comparison, against, data_spec, said
-from ..contract import Line, Panel, Plot, Series, Verdict
+from ..contract import Verdict
 from ..evidence import Evidence
 from ..judging import above
 
@@ -216,7 +217,7 @@ def finding(found: Evidence) -> str:
 def overview(found: Evidence) -> Plot:
     """Return test error against the separation, a panel for each number of examples."""
     x = found.settings.separations
-    best = Series("Bayes error", "bayes", np.array(x), np.array([[bayes_error(t) for t in x]]))
+    best = Curve("Bayes error", "bayes", np.array(x), np.array([[bayes_error(t) for t in x]]))
     panels = []
     for size in SIZES:
         lines = {
@@ -225,11 +226,11 @@ def overview(found: Evidence) -> Plot:
             for bias, words in BIASES.items()
         }
         panels.append(
-            Panel(
+            Curves(
                 f"n = {examples(size, found.settings)}",
                 "test error",
                 (*against(x, lines, found), best),
-                (Line("chance", 0.5, above=True),),
+                (Reference("chance", 0.5, above=True),),
                 ylim=(-0.02, 0.6),
             )
         )

@@ -24,11 +24,12 @@ from typing import Annotated
 from pydantic import Field
 
 from ...models import TwoLayer
+from ...plots import Curves, Plot, Reference
 from ...specs import spec
 from ...training.config import Dtype, RunConfig
 from ...training.schedule import Phase
 from ..arms import CURVES, Arm, Comparison, against, data_spec
-from ..contract import Line, Panel, Plot, Verdict
+from ..contract import Verdict
 from ..evidence import Evidence
 from ..judging import FRACTION, THRESHOLD, above, below
 
@@ -196,11 +197,11 @@ def overview(found: Evidence) -> Plot:
             for bias, words in BIASES.items()
         }
         panels.append(
-            Panel(
+            Curves(
                 f"n = {examples(size, found.settings)}",
                 "test error",
                 against(orders, lines, found),
-                (Line("chance", 0.5, above=True),),
+                (Reference("chance", 0.5, above=True),),
                 ylim=(-0.02, 0.6),
             )
         )

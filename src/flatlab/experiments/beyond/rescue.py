@@ -37,13 +37,14 @@ from typing import Any
 
 import numpy as np
 
+from ...plots import Plot
 from ...specs import spec
 from ...theory import bias_floor
 from ...training.config import Dtype
 from ...training.run import Run
 from ...training.schedule import Phase
 from ..arms import Arm, Comparison, Derived, histories
-from ..contract import Plot, Verdict
+from ..contract import Verdict
 from ..evidence import Evidence
 from ..judging import NEAR, THRESHOLD, below
 from ..wen2023.panels import Count, Sizes

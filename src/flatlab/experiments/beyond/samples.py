@@ -36,9 +36,10 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from ...plots import Curve, Curves, Plot
 from ...specs import spec
 from ..arms import CURVES, Arm, Comparison, said
-from ..contract import Interval, Panel, Plot, Series, Verdict
+from ..contract import Interval, Verdict
 from ..evidence import Evidence
 from ..judging import NEAR, THRESHOLD, above, below
 from ..wen2023.panels import Count, Sizes
@@ -230,31 +231,31 @@ def plots(found: Evidence) -> tuple[Plot, ...]:
     s = found.settings
     x = np.array(sizes(s)) / s.d
 
-    def series(column: str, least: float) -> tuple[Series, ...]:
+    def series(column: str, least: float) -> tuple[Curve, ...]:
         made = []
         for name, label in NETWORKS.items():
             values = list(by_size(found, name, column).values())
             if values:
-                made.append(Series(label, name, x, np.maximum(np.array(values), least)))
+                made.append(Curve(label, name, x, np.maximum(np.array(values), least)))
         return tuple(made)
 
     line = np.geomspace(x[0], x[-1], 50)
-    law = Series("d/n", "law", line, (1 / line)[None])
+    law = Curve("d/n", "law", line, (1 / line)[None])
     keys = {name: [key(name, n) for n in sizes(s)] for name in NETWORKS}
     ratios = tuple(
-        Series(label, name, x, np.array([found.over_floor(k) for k in keys[name]]).T)
+        Curve(label, name, x, np.array([found.over_floor(k) for k in keys[name]]).T)
         for name, label in NETWORKS.items()
         if len({len(found.runs[k]) for k in keys[name]}) == 1 and found.runs[keys[name][0]]
     )
     panels = (
-        Panel(
+        Curves(
             "test error",
             f"test error, at least {3 / s.n_test:g}",
             (*series("test_error", 3 / s.n_test), law),
             yscale="log",
         ),
-        Panel("test loss", "test loss", (*series("test_loss", 0.0), law), yscale="log"),
-        Panel("sharpness", "trace over its floor", ratios),
+        Curves("test loss", "test loss", (*series("test_loss", 0.0), law), yscale="log"),
+        Curves("sharpness", "trace over its floor", ratios),
     )
     title = "How many examples does a flat minimum need? 1-SAM on xor"
     return (Plot("samples-law", title, (panels,), "n/d", "log", caption=CURVES),)

@@ -33,11 +33,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ...models import Init, TwoLayer
+from ...plots import Plot
 from ...specs import spec
 from ...training.config import Dtype, RunConfig
 from ...training.schedule import Phase
 from ..arms import Arm, Comparison, data_spec, histories, said
-from ..contract import Plot, Verdict
+from ..contract import Verdict
 from ..evidence import Evidence
 from ..judging import FRACTION, THRESHOLD, below
 

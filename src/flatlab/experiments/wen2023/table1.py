@@ -41,13 +41,14 @@ from pydantic import Field
 
 from ...data import Dataset, xor
 from ...models import Init, TwoLayer
+from ...plots import Curves, Plot, Reference
 from ...specs import spec
 from ...theory import batch_norm_xor, bias_floor, layer_norm_floor, no_bias_floor
 from ...training.config import Dtype, RunConfig
 from ...training.run import Run
 from ...training.schedule import Phase
 from ..analysis import curves, finals, judge
-from ..contract import Experiment, Findings, Interval, Line, Panel, Planned, Plot, Verdict
+from ..contract import Experiment, Findings, Interval, Planned, Verdict
 from ..evidence import after_first_phase, diverged, large_enough
 from ..judging import THRESHOLD, below, near, on_minimum
 from ._stages import second_phase
@@ -327,17 +328,17 @@ def _flatter(groups: dict[str, list[Run]], decisive: bool) -> Verdict:
     )
 
 
-def _panels(row: Row, groups: dict[str, list[Run]], floor: float) -> dict[str, Panel]:
+def _panels(row: Row, groups: dict[str, list[Run]], floor: float) -> dict[str, Curves]:
     """Return the three panels of a row: training loss, test error, sharpness."""
     loss, error, trace = (
         curves(groups, ALGORITHMS, column) for column in ("train_loss", "test_error", "trace_ggn")
     )
-    line = Line(f"{row.reference}: {floor:.2f}", floor)
-    chance = (Line("chance", 0.5, above=True),)
+    line = Reference(f"{row.reference}: {floor:.2f}", floor)
+    chance = (Reference("chance", 0.5, above=True),)
     return {
-        "loss": Panel("training loss", "training loss", loss, yscale="log"),
-        "error": Panel("test error", "test error", error, chance, ylim=(-0.02, 0.6)),
-        "trace": Panel("sharpness", "Gauss–Newton trace", trace, (line,), yscale="log"),
+        "loss": Curves("training loss", "training loss", loss, yscale="log"),
+        "error": Curves("test error", "test error", error, chance, ylim=(-0.02, 0.6)),
+        "trace": Curves("sharpness", "Gauss–Newton trace", trace, (line,), yscale="log"),
     }
 
 
@@ -350,7 +351,7 @@ def _mark(generalises: bool | None) -> str:
     return {True: "✓", False: "✗", None: "?"}[generalises]
 
 
-def _picture(row: Row, panels: dict[str, Panel]) -> Plot:
+def _picture(row: Row, panels: dict[str, Curves]) -> Plot:
     return Plot(
         f"table1-{row.key}",
         f"Two-layer ReLU network {row.title}",
@@ -359,7 +360,7 @@ def _picture(row: Row, panels: dict[str, Panel]) -> Plot:
     )
 
 
-def _overview(panels: dict[str, dict[str, Panel]], verdicts: list[Verdict]) -> Plot:
+def _overview(panels: dict[str, dict[str, Curves]], verdicts: list[Verdict]) -> Plot:
     top, bottom = [], []
     for row, verdict in zip(ROWS, verdicts, strict=False):
         title = f"{row.title}\npaper {_mark(row.paper)}   here {_mark(_measured(row, verdict))}"

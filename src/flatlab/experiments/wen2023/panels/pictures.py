@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ....plots import Curve, Curves, Plot, Reference
 from ....training.run import Run
 from ...analysis import curves
-from ...contract import Interval, Line, Panel, Plot, Series
+from ...contract import Interval
 from .evidence import Evidence
 
 Values = dict[str, float]
@@ -60,16 +61,16 @@ def picture(found: Evidence) -> Plot:
         found.figure.title,
         (
             (
-                Panel(excess, "loss", loss, yscale="log"),
-                Panel(
+                Curves(excess, "loss", loss, yscale="log"),
+                Curves(
                     NAMES[score],
                     NAMES[score],
                     curves(groups, labels, score),
-                    (Line("chance", 0.5, above=True),) if is_error else (),
+                    (Reference("chance", 0.5, above=True),) if is_error else (),
                     yscale="linear" if is_error else "log",
                     ylim=(-0.02, 0.6) if is_error else None,
                 ),
-                Panel(
+                Curves(
                     "sharpness",
                     "Gauss–Newton trace",
                     curves(groups, labels, "trace_ggn"),
@@ -83,10 +84,10 @@ def picture(found: Evidence) -> Plot:
     )
 
 
-def _scores(found: Evidence, labels: dict[str, str]) -> tuple[Panel, ...]:
+def _scores(found: Evidence, labels: dict[str, str]) -> tuple[Curves, ...]:
     """Return the panels of the two scores; runs made before they were logged are left out."""
 
-    def logged(column: str) -> tuple[Series, ...]:
+    def logged(column: str) -> tuple[Curve, ...]:
         groups = {
             key: [run for run in runs.values() if column in run.columns]
             for key, runs in found.runs.items()
@@ -97,22 +98,22 @@ def _scores(found: Evidence, labels: dict[str, str]) -> tuple[Panel, ...]:
     data = found.figure.data_of(0, s)
     chance = len(data.relevant) / data.d
     panels = (
-        Panel(
+        Curves(
             "memorisation score",
             "memorisation score",
             logged("memorisation"),
             yscale="log",
             ylim=(0.8 / s.n, 1.2),  # up to 1, so that a small score looks small
         ),
-        Panel(
+        Curves(
             "feature score",
             "feature score",
             logged("features"),
-            (Line("chance", chance, above=True),),
+            (Reference("chance", chance, above=True),),
             ylim=(-0.02, 1.05),
         ),
     )
-    return tuple(panel for panel in panels if panel.series)
+    return tuple(panel for panel in panels if panel.curves)
 
 
 def reference(found: Evidence, key: str) -> float | None:
@@ -152,7 +153,7 @@ def _score(rows: list[Values], column: str) -> dict[str, float | None]:
     }
 
 
-def _lines(found: Evidence) -> tuple[Line, ...]:
+def _lines(found: Evidence) -> tuple[Reference, ...]:
     """Return the parts' references, each once; the lowest is labelled, below it, for all."""
     values: dict[str, float] = {}
     for part in found.figure.parts:
@@ -160,7 +161,9 @@ def _lines(found: Evidence) -> tuple[Line, ...]:
         if value is not None:
             values[f"{part.reference}: {value:.2f}"] = value
     label = "; ".join(sorted(values, key=lambda name: values[name]))
-    return tuple(Line("" if k else label, value) for k, value in enumerate(sorted(values.values())))
+    return tuple(
+        Reference("" if k else label, value) for k, value in enumerate(sorted(values.values()))
+    )
 
 
 def _phases(found: Evidence) -> list[str]:

@@ -63,3 +63,32 @@ def test_figure_3_runs_without_runs_from_the_command_line(main, tmp_path):
 def test_figure_3_has_no_seeds():
     with pytest.raises(UserError, match="wen2023/fig3 draws nothing and has no seeds"):
         settings_of(fig3.EXPERIMENT, "lab", 3, [])
+
+
+def test_settings_reach_the_picture():
+    """`--set n=20` draws twenty points, `--set epsilon=…` arcs of that width."""
+    quick = fig3.PRESETS["quick"]
+    for changes in ({}, {"n": 20, "epsilon": 0.02}, {"halvings": 2}):
+        s = dataclasses.replace(quick, **changes)
+        (plot,) = fig3.EXPERIMENT.analyse(s, "quick", {}).plots
+        (row,) = plot.panels
+        assert plot.name == "fig3" and len(row) == min(3, s.halvings)
+        assert sum(len(cloud.x) for cloud in row[0].clouds) == s.n
+        ring, *arcs = row[0].outlines
+        assert sum(len(each.x) for each in arcs) == s.n
+        # The arc of the first point, at angle 0, ends at arccos(1 − ε).
+        end = np.arctan2(arcs[0].y[0, -1], arcs[0].x[0, -1])
+        assert end == pytest.approx(np.arccos(1 - s.epsilon), abs=1e-4)
+
+
+def test_the_command_draws_what_is_set(main, tmp_path):
+    drawn = []
+    for k, n in enumerate((8, 20)):
+        code, _, err = main(
+            "run", "wen2023/fig3", "--preset", "quick", "--set", f"n={n}", "--set", "epsilon=0.04",
+            "--out", tmp_path / str(k), "--json",
+        )  # fmt: skip
+        assert code == 0, err
+        (path,) = (tmp_path / str(k)).rglob("fig3.png")
+        drawn.append(path.read_bytes())
+    assert drawn[0] != drawn[1]

@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from flatlab.report import theory as pictures
-from flatlab.theory import sights
+from flatlab.theory import pictures, sights
 
 
 def test_flattest_minima_that_memorise_and_that_generalise_are_connected():

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data import Dataset
+from ..plots import Span
 from .gallery import feature_name, has_features, largest_neurons
 from .layers import Array, Layer, magnitudes
 from .scores import memorisation_by_layer, sizes
@@ -16,15 +17,6 @@ MOST = 400
 """Largest number of neurons shown."""
 MOST_CELLS = 16
 """Points are grouped by the cells of the relevant coordinates up to this many cells."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """A group of neighbouring points: a name and their positions, `stop` excluded."""
-
-    name: str
-    start: int
-    stop: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +42,7 @@ class Matrix:
     neurons: NDArray[np.intp]
     points: NDArray[np.intp]
     contributions: Array
-    groups: tuple[Group, ...]
+    groups: tuple[Span, ...]
     memorisation: float
     covered: float
     total: int
@@ -76,7 +68,7 @@ def matrix(data: Dataset, layer: Layer, number: int) -> Matrix:
     )
 
 
-def ordered_points(data: Dataset) -> tuple[NDArray[np.intp], tuple[Group, ...]]:
+def ordered_points(data: Dataset) -> tuple[NDArray[np.intp], tuple[Span, ...]]:
     """Return the order of the training points, and the groups that it makes.
 
     Points are grouped by the signs of the relevant coordinates if these are ±1 and few, otherwise
@@ -95,4 +87,4 @@ def ordered_points(data: Dataset) -> tuple[NDArray[np.intp], tuple[Group, ...]]:
         return order, ()
     starts = [k for k in range(len(names)) if k == 0 or names[k] != names[k - 1]]
     stops = [*starts[1:], len(names)]
-    return order, tuple(Group(names[a], a, b) for a, b in zip(starts, stops, strict=True))
+    return order, tuple(Span(names[a], a, b) for a, b in zip(starts, stops, strict=True))

@@ -20,13 +20,14 @@ def anatomy(
     as_json: Json = False,
 ) -> int:
     """Show what a solution looks like: does it memorise, or has it found the features?"""
-    from ..report.anatomy import save_anatomy
+    from ..anatomy.pictures import pictures
+    from ..report import save
     from ..training.dissecting import dissect
     from ..training.run import examine
 
     run = examine(path)
     found = dissect(run)
-    pictures = save_anatomy(found, out or path, path.resolve().name)
+    paths = save(pictures(found, path.resolve().name), out or path)
     facts: dict[str, Any] = {
         "memorisation": found.memorisation,
         "groups": found.groups,
@@ -39,7 +40,7 @@ def anatomy(
         complain(f"{path}: {note}", DONE)
     if as_json:
         kept = {"path": path, "status": run.status, "notes": run.notes}
-        emit({**kept, **facts, "neurons": neurons, "pictures": pictures})
+        emit({**kept, **facts, "neurons": neurons, "pictures": paths})
         return DONE
     from ..report.tables import number
     from .console import print_line, print_table
@@ -56,6 +57,6 @@ def anatomy(
             f"features {number(found.features)}: share of the first layer on relevant coordinates; "
             f"{number(found.chance)} would be chance"
         )
-    for picture in pictures:
+    for picture in paths:
         print_line(f"picture: {picture}")
     return DONE

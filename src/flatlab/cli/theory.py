@@ -64,11 +64,12 @@ def verify(
 
 
 def _draw(folder: Path, as_json: bool) -> int:
-    from ..report.theory import EXPECTED_SECONDS, save_theory
+    from ..report import save
+    from ..theory.pictures import EXPECTED_SECONDS, PICTURES
     from .console import Waiting, print_line
 
     with Waiting("drawing", EXPECTED_SECONDS, quiet=as_json) as waiting:
-        paths = save_theory(folder, waiting.say)
+        paths = save((picture(waiting.say) for picture in PICTURES.values()), folder)
     if as_json:
         emit({"pictures": paths})
     else:

@@ -19,7 +19,7 @@ from ..plots import Curve, Curves, Dot, Dots, Plot, Reference
 from ..training.config import RunConfig
 from ..training.run import Run
 from .analysis import curves
-from .contract import Experiment, Findings, Interval, Planned, TheoryPlot, Verdict
+from .contract import Experiment, Findings, Interval, Planned, Verdict
 from .evidence import Evidence, by_seed, diverged, large_enough
 from .judging import FRACTION
 
@@ -94,7 +94,7 @@ class Comparison:
     arms: Callable[[Any], Sequence[Arm]]
     verdicts: Callable[[Evidence], list[Verdict]]
     finding: Callable[[Evidence], str]
-    plots: Callable[[Evidence], tuple[Plot | TheoryPlot, ...]] = lambda found: ()
+    plots: Callable[[Evidence], tuple[Plot, ...]] = lambda found: ()
     derived: tuple[Derived, ...] = ()
     overview: Callable[[Evidence], Plot] | None = None
 

@@ -63,14 +63,6 @@ class Verdict:
 
 
 @dataclasses.dataclass(frozen=True)
-class TheoryPlot:
-    """A picture of the theory: its file's name, and what it shows (a key of `report.theory`)."""
-
-    name: str
-    shows: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Findings:
     """Everything an analysis says: verdicts, tables (rows of plain values) and plots.
 
@@ -79,7 +71,7 @@ class Findings:
 
     verdicts: tuple[Verdict, ...]
     tables: Mapping[str, list[dict[str, Any]]]
-    plots: tuple[Plot | TheoryPlot, ...]
+    plots: tuple[Plot, ...]
     notes: tuple[str, ...] = ()
     finding: str = ""
 

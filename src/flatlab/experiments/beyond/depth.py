@@ -36,7 +36,7 @@ from ...specs import spec
 from ...theory import bias_floor, no_bias_floor
 from ...training.config import Dtype, RunConfig
 from ...training.schedule import Phase
-from ..arms import Arm, Comparison, against, data_spec, histories, said
+from ..arms import CURVES, Arm, Comparison, against, data_spec, histories, said
 from ..contract import Verdict
 from ..evidence import Evidence
 from ..judging import FRACTION, THRESHOLD, above, below, near
@@ -192,15 +192,15 @@ def plots(found: Evidence) -> tuple[Plot, ...]:
         against(DEPTHS, lines, found),
         (Reference("chance", 0.5, above=True),),
         ylim=(-0.02, 0.6),
+        xlabel="number of weight layers",
+        xscale="linear",
     )
     return (
         Plot(
             "depth-errors",
             "Depth and bias",
             ((panel,),),
-            "number of weight layers",
-            "linear",
-            "Lines: mean over seeds. Bands: smallest to largest.",
+            CURVES,
         ),
         *(
             histories(

@@ -217,7 +217,7 @@ def finding(found: Evidence) -> str:
 def overview(found: Evidence) -> Plot:
     """Return test error against the separation, a panel for each number of examples."""
     x = found.settings.separations
-    best = Curve("Bayes error", "bayes", np.array(x), np.array([[bayes_error(t) for t in x]]))
+    best = Curve("Bayes error", "reference", np.array(x), np.array([[bayes_error(t) for t in x]]))
     panels = []
     for size in SIZES:
         lines = {
@@ -232,14 +232,14 @@ def overview(found: Evidence) -> Plot:
                 (*against(x, lines, found), best),
                 (Reference("chance", 0.5, above=True),),
                 ylim=(-0.02, 0.6),
+                xlabel="separation",
+                xscale="linear",
             )
         )
     return Plot(
         "gaussian-mixture",
         "Four Gaussian clusters in the pattern of xor",
         (tuple(panels),),
-        "separation",
-        "linear",
         CURVES,
     )
 

@@ -203,14 +203,14 @@ def overview(found: Evidence) -> Plot:
                 against(orders, lines, found),
                 (Reference("chance", 0.5, above=True),),
                 ylim=(-0.02, 0.6),
+                xlabel="k, the number of coordinates multiplied",
+                xscale="linear",
             )
         )
     return Plot(
         "parity-k",
         "Which parities are learnt",
         (tuple(panels),),
-        "k, the number of coordinates multiplied",
-        "linear",
         CURVES,
     )
 

@@ -30,6 +30,7 @@ What is chosen:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -240,25 +241,26 @@ def plots(found: Evidence) -> tuple[Plot, ...]:
         return tuple(made)
 
     line = np.geomspace(x[0], x[-1], 50)
-    law = Curve("d/n", "law", line, (1 / line)[None])
+    law = Curve("d/n", "reference", line, (1 / line)[None])
     keys = {name: [key(name, n) for n in sizes(s)] for name in NETWORKS}
     ratios = tuple(
         Curve(label, name, x, np.array([found.over_floor(k) for k in keys[name]]).T)
         for name, label in NETWORKS.items()
         if len({len(found.runs[k]) for k in keys[name]}) == 1 and found.runs[keys[name][0]]
     )
+    panel = functools.partial(Curves, xlabel="n/d", xscale="log")
     panels = (
-        Curves(
+        panel(
             "test error",
             f"test error, at least {3 / s.n_test:g}",
             (*series("test_error", 3 / s.n_test), law),
             yscale="log",
         ),
-        Curves("test loss", "test loss", (*series("test_loss", 0.0), law), yscale="log"),
-        Curves("sharpness", "trace over its floor", ratios),
+        panel("test loss", "test loss", (*series("test_loss", 0.0), law), yscale="log"),
+        panel("sharpness", "trace over its floor", ratios),
     )
     title = "How many examples does a flat minimum need? 1-SAM on xor"
-    return (Plot("samples-law", title, (panels,), "n/d", "log", caption=CURVES),)
+    return (Plot("samples-law", title, (panels,), CURVES),)
 
 
 COMPARISON = Comparison(

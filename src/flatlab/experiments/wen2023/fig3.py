@@ -28,12 +28,14 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from ...plots import Plot
 from ...specs import spec
 from ...theory import bias_floor
 from ...theory.constructions import memorising
-from ...theory.sights import circle_points
+from ...theory.pictures import memorising_on_the_circle
+from ...theory.sights import circle_points, circle_regions
 from ...training.run import Run
-from ..contract import Experiment, Findings, Planned, TheoryPlot, Verdict
+from ..contract import Experiment, Findings, Planned, Verdict
 from ..evidence import large_enough
 
 LOSS = 1e-12
@@ -137,12 +139,18 @@ def analyse(s: Settings, preset: str, runs: Mapping[str, Run]) -> Findings:
     return Findings(
         judged(found, large_enough(s, PRESETS["lab"]) and preset != "quick"),
         {"fig3": [dataclasses.asdict(each) for each in found]},
-        (TheoryPlot("fig3", "circle"),),
+        (picture(s, found),),
         finding=f"ε from {found[0].epsilon:.3g} to {found[-1].epsilon:.3g}: f ≠ 0 on "
         f"{found[0].share:.1%} to {found[-1].share:.1%} of the circle, {said}; trace/floor "
         f"at most {max(each.trace / each.floor for each in found):.9f}, training loss at most "
         f"{max(each.loss for each in found):.1g}.",
     )
+
+
+def picture(s: Settings, found: list[Caps]) -> Plot:
+    """Return the arcs on which neurons fire, for the largest, a middle and the least ε."""
+    shown = dict.fromkeys(found[k].epsilon for k in (0, len(found) // 2, len(found) - 1))
+    return memorising_on_the_circle("fig3", circle_regions(s.n, tuple(shown)))
 
 
 def judged(found: list[Caps], decisive: bool) -> tuple[Verdict, ...]:

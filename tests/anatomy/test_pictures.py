@@ -10,10 +10,10 @@ import pytest
 
 import flatlab as fl
 from flatlab.anatomy import portray
+from flatlab.anatomy.pictures import activations, gallery, pictures, through_training
 from flatlab.data.arrays import from_arrays
 from flatlab.models import Deep, TwoLayer
-from flatlab.report import anatomy as pictures
-from flatlab.report.anatomy import save_anatomy, through_training
+from flatlab.report import save
 from flatlab.theory.constructions import construct
 
 XOR = fl.data.xor(d=8, n=20, seed=0, n_test=10)
@@ -38,20 +38,6 @@ def looked_into(arch, data=XOR, history=HISTORY):
     return portray(arch, arch.initial(data.d, 0), data, history)
 
 
-@pytest.fixture
-def kept(monkeypatch):
-    """Return the figures that are made."""
-    figures = []
-
-    class Kept(pictures.Figure):
-        def __init__(self, *args, **kwargs):
-            super().__init__(*args, **kwargs)
-            figures.append(self)
-
-    monkeypatch.setattr(pictures, "Figure", Kept)
-    return figures
-
-
 CASES = {
     "bias": looked_into(TwoLayer(width=60)),
     "no bias": looked_into(TwoLayer(width=60, bias=False)),
@@ -71,7 +57,7 @@ CASES = {
 
 @pytest.mark.parametrize("found", CASES.values(), ids=CASES)
 def test_three_pictures_of_sane_size(tmp_path, found):
-    paths = save_anatomy(found, tmp_path / "new", "a run")
+    paths = save(pictures(found, "a run"), tmp_path / "new")
     assert [path.name for path in paths] == [
         "anatomy-gallery.png", "anatomy-activations.png", "anatomy-scores.png"
     ]  # fmt: skip
@@ -80,33 +66,38 @@ def test_three_pictures_of_sane_size(tmp_path, found):
         assert 400 < width < 3000 and 400 < height < 1500
 
 
-def test_a_network_that_was_not_trained_has_no_picture_of_training(tmp_path):
+def test_a_network_that_was_not_trained_has_no_picture_of_training():
     solution = construct("four-neurons", XOR)
     alone = portray(solution.arch, solution.params, XOR)
     one = portray(solution.arch, solution.params, XOR, {name: v[:1] for name, v in HISTORY.items()})
     for found in (alone, one):
-        assert len(save_anatomy(found, tmp_path, "a network")) == 2
+        assert [plot.name for plot in pictures(found, "a network")] == [
+            "anatomy-gallery", "anatomy-activations"
+        ]  # fmt: skip
 
 
-def test_the_gallery_names_features_and_coordinates(kept):
+def test_the_gallery_names_features_and_coordinates():
     solution = construct("four-neurons", XOR)
-    pictures.gallery(portray(solution.arch, solution.params, XOR), "four")
-    heat, bias, bars, _ = kept[-1].axes
-    named = [text.get_text() for text in heat.get_yticklabels()]
-    assert named == ["+x1+x2", "+x1−x2", "−x1+x2", "−x1−x2"]
-    assert [text.get_text() for text in heat.get_xticklabels()] == [f"x{k}" for k in range(1, 9)]
-    assert [text.get_text() for text in bias.get_xticklabels()] == ["bias"]
-    assert [text.get_text() for text in bars.texts] == ["+", "−", "−", "+"]
-    assert heat.images[0].get_array().shape == (4, 8)
+    plot = gallery(portray(solution.arch, solution.params, XOR), "four")
+    ((weights, bias, bars),) = plot.panels
+    assert weights.rows == bias.rows == bars.rows == ("+x1+x2", "+x1−x2", "−x1+x2", "−x1−x2")
+    assert weights.x == tuple(f"x{k}" for k in range(1, 9)) and bias.x == ("bias",)
+    assert [bar.end for bar in bars.bars] == ["+", "−", "−", "+"]
+    assert [bar.role for bar in bars.bars] == ["positive", "negative", "negative", "positive"]
+    assert weights.values.shape == (4, 8)
+    assert [(span.start, span.stop) for span in weights.xspans] == [(0, 2), (2, 8)]
+    assert [span.start for span in weights.yspans] == [0, 1, 2, 3]  # each has its own feature
 
 
-def test_the_matrix_names_its_cells_and_its_score(kept):
+def test_the_matrix_names_its_cells_and_its_score():
     solution = construct("memorising", fl.data.xor(d=8, n=20, seed=0, distinct=True), {"depth": 3})
-    pictures.activations(portray(solution.arch, solution.params, solution.data), "all")
-    titles = [ax.get_title(loc="left") for ax in kept[-1].axes if ax.images]
-    assert titles == [f"hidden layer {k}: memorisation 1.000" for k in (1, 2)]
-    texts = [text.get_text() for text in kept[-1].axes[0].texts]
-    assert texts == ["+x1+x2", "+x1−x2", "−x1+x2", "−x1−x2"]
+    plot = activations(portray(solution.arch, solution.params, solution.data), "all")
+    (row,) = plot.panels
+    assert [panel.title for panel in row] == [
+        f"hidden layer {k}: memorisation 1.000" for k in (1, 2)
+    ]
+    names = [span.name for span in row[0].xspans]
+    assert names == ["+x1+x2", "+x1−x2", "−x1+x2", "−x1−x2"]
 
 
 def test_scores_through_training_have_the_history_and_the_references():

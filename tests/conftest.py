@@ -148,3 +148,19 @@ def wait_for(condition, process=None, seconds=90):
         assert time.monotonic() < until, "waited in vain"
         time.sleep(0.005)
     return found
+
+
+@pytest.fixture
+def drawn():
+    """Draw a plot and return its axes."""
+    import matplotlib
+
+    from flatlab.report import figures, style
+
+    def call(plot):
+        with matplotlib.rc_context(style.STYLE):
+            figure = figures._figure(plot)
+            figure.draw_without_rendering()
+        return figure.axes
+
+    return call

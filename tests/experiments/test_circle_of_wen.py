@@ -74,7 +74,7 @@ def test_settings_reach_the_picture():
         (row,) = plot.panels
         assert plot.name == "fig3" and len(row) == min(3, s.halvings)
         assert sum(len(cloud.x) for cloud in row[0].clouds) == s.n
-        ring, *arcs = row[0].outlines
+        _, *arcs = row[0].outlines
         assert sum(len(each.x) for each in arcs) == s.n
         # The arc of the first point, at angle 0, ends at arccos(1 − ε).
         end = np.arctan2(arcs[0].y[0, -1], arcs[0].x[0, -1])

@@ -29,7 +29,7 @@ def gallery(anatomy: Anatomy, title: str) -> Plot:
     named = any(g.features)
     names = g.features if named else tuple(map(str, g.neurons))
     starts = [k for k in range(rows) if k == 0 or g.features[k] != g.features[k - 1]]
-    spans = zip(starts, [*starts[1:], rows], strict=True)
+    stops = [*starts, rows][1:]
     weights = Heat(
         "",
         "",
@@ -41,7 +41,7 @@ def gallery(anatomy: Anatomy, title: str) -> Plot:
         signed=True,
         saturates=SATURATES,
         xspans=(Span("", 0, g.relevant), Span("", g.relevant, inputs)) if g.relevant else (),
-        yspans=tuple(Span("", start, stop) for start, stop in spans),
+        yspans=tuple(Span("", *ends) for ends in zip(starts, stops, strict=True)),
     )
     biases = Heat(
         "", "", "", g.weights[:, inputs:], ("bias",), names, signed=True, saturates=SATURATES

@@ -74,19 +74,24 @@ def _apart(values: Array) -> list[float]:
 
 def curve(ax: Axes, drawn: Curve, colour: str) -> None:
     """Draw the mean over seeds, a band from the least to the largest, and error bars if given."""
-    y = np.ma.masked_invalid(drawn.y)
+    x, y = drawn.x, np.ma.masked_invalid(drawn.y)
     if drawn.role == "reference":
-        ax.plot(drawn.x, y.mean(0), color=colour, linewidth=1, linestyle=DASHED, label=drawn.label,
-                zorder=4)  # fmt: skip
+        ax.plot(
+            x, y.mean(0), marker="o" if len(x) == 1 else "", color=colour, linewidth=1,
+            linestyle=DASHED, label=drawn.label, zorder=4,
+        )  # fmt: skip
         return
-    ax.errorbar(
-        drawn.x, y.mean(0), drawn.error, marker="o" if len(drawn.x) <= FEW else "", color=colour,
-        linewidth=2, elinewidth=1.5, capsize=3, label=drawn.label, zorder=3,
+    marker = "o" if len(x) <= FEW else ""
+    ax.plot(
+        x, y.mean(0), marker=marker, color=colour, linewidth=2, label=drawn.label, zorder=3
     )  # fmt: skip
+    if drawn.error is not None:
+        ax.errorbar(
+            x, y.mean(0), drawn.error, fmt="none", ecolor=colour, elinewidth=1.5, capsize=3,
+            zorder=3,
+        )  # fmt: skip
     if len(y) > 1:
-        ax.fill_between(
-            drawn.x, y.min(0), y.max(0), color=colour, alpha=0.18, linewidth=0, zorder=2
-        )
+        ax.fill_between(x, y.min(0), y.max(0), color=colour, alpha=0.18, linewidth=0, zorder=2)
 
 
 def _logarithmic(ax: Axes, panel: Curves) -> None:

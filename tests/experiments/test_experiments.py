@@ -7,9 +7,10 @@ from scipy import stats
 
 from flatlab.errors import UserError
 from flatlab.experiments import CATALOGUE
-from flatlab.experiments.analysis import curves, judge
 from flatlab.experiments.contract import Interval
+from flatlab.experiments.judging import Rule, judge
 from flatlab.experiments.running import find, parse_value, settings_of
+from flatlab.experiments.showing import curves
 from flatlab.experiments.wen2023 import table1
 from flatlab.training.config import RunConfig
 from flatlab.training.run import Run
@@ -139,7 +140,7 @@ TABLE_2 = {
 def test_the_paper_preset_is_the_papers_table_2():
     settings = table1.PRESETS["paper"]
     assert (settings.d, settings.n, settings.width) == (30, 100, 500)
-    planned = {p.name: p.config for p in table1.plan(settings)}
+    planned = {p.name: p.config for p in table1.COMPARISON.plan(settings)}
     assert len(planned) == 8 * settings.seeds
     for line, rows in TABLE_2.items():
         for seed in range(settings.seeds):
@@ -156,7 +157,7 @@ def test_the_paper_preset_is_the_papers_table_2():
 def test_table1_has_the_papers_four_architectures(preset):
     found = {
         p.name.split("-")[0]: (p.config.arch.bias, p.config.arch.norm)
-        for p in table1.plan(table1.PRESETS[preset])
+        for p in table1.COMPARISON.plan(table1.PRESETS[preset])
     }
     assert found == {
         "no_bias": (False, None),
@@ -182,7 +183,7 @@ def made_up(settings, error=0.0, trace=40.0, loss=1e-4, **final):
     A tuple is (end of the first phase, end of the run).
     """
     runs = {}
-    for p in table1.plan(settings):
+    for p in table1.COMPARISON.plan(settings):
         line, _, seed = p.name.rpartition("-seed")
         last = {"train_loss": loss, "test_loss": loss, "test_error": error, "trace": trace}
         last |= {"trace_ggn": trace} | final.get(line.replace("-", "_"), {})
@@ -196,11 +197,12 @@ def made_up(settings, error=0.0, trace=40.0, loss=1e-4, **final):
 
 
 def verdicts(settings, preset, runs):
-    return {v.claim: v for v in table1.analyse(settings, preset, runs).verdicts}
+    return {v.claim: v for v in table1.COMPARISON.analyse(settings, preset, runs).verdicts}
 
 
 LAB = table1.PRESETS["lab"]
-FLOORS = {row.key: table1.reference(row.key, LAB) for row in table1.ROWS}
+NONE = table1.COMPARISON.collect(LAB, "lab", {})
+FLOORS = {key: NONE.floor(f"{key}-sam") for key in table1.NETWORKS}
 AS_IN_THE_PAPER = {
     "bias_sam": {"test_error": [0.3, 0.4, 0.35], "trace": 22.5, "trace_ggn": FLOORS["bias"]},
     "bias_gd": {"trace_ggn": [65.0, 70.0, 74.0]},
@@ -272,7 +274,7 @@ def test_one_seed_is_judged_by_its_value_without_an_interval():
 def test_runs_that_failed_are_missing_and_not_guessed():
     runs = made_up(LAB, **AS_IN_THE_PAPER)
     kept = {name: run for name, run in runs.items() if not name.startswith("sim_bn-sam")}
-    findings = table1.analyse(LAB, "lab", kept)
+    findings = table1.COMPARISON.analyse(LAB, "lab", kept)
     by_claim = {v.claim: v for v in findings.verdicts}
     assert by_claim["wen2023.table1.sim_bn"].reason == "no run is there to judge by"
     assert by_claim["wen2023.table1.no_bias"].holds is True
@@ -285,7 +287,7 @@ def test_a_diverged_run_is_named():
     runs = made_up(LAB)
     name = "sim_bn-gd-seed1"
     runs[name] = dataclasses.replace(runs[name], status="diverged", diverged_at=7)
-    assert table1.analyse(LAB, "lab", runs).notes == (
+    assert table1.COMPARISON.analyse(LAB, "lab", runs).notes == (
         f"{name} diverged in epoch 7; it stands with its last finite state",
     )
 
@@ -313,15 +315,71 @@ def test_an_interval_needs_two_values_and_stays_within_what_can_be():
 
 @pytest.mark.parametrize("decisive, holds", [(True, True), (False, None)])
 def test_a_rule_is_asked_only_where_sizes_can_decide(decisive, holds):
-    found = judge("c", "s", "p", [1.0, 1.5], lambda i: (True, "reason"), decisive=decisive)
+    found = judge("c", "s", [1.0, 1.5], Rule("above", -10), decisive=decisive)
     assert found.holds is holds
     assert found.measured == 1.25  # exact in binary
 
 
+RULES = {  # rule → ends of an interval → the answer, and the words for several seeds
+    Rule("below", 1): {
+        (0, 0.9): (True, "the interval lies below 1"),
+        (0, 1): (None, "the interval contains 1"),
+        (1, 2): (False, "the interval lies at or above 1"),
+    },
+    Rule("above", 1, "the test error", touch=None): {
+        (1.1, 2): (True, "the test error's interval lies above 1"),
+        (1, 2): (None, "the test error's interval contains 1"),
+        (0, 1): (None, "the test error's interval contains 1"),
+        (0, 0.9): (False, "the test error's interval lies below 1"),
+    },
+    Rule("above", 1): {(0, 1): (False, "the interval lies at or below 1")},
+    Rule("near", 1, "the ratio"): {
+        (0.91, 1.09): (True, "the ratio's interval lies within 10% of 1"),
+        (0.9, 1.0): (None, "the ratio's interval lies only partly within 10% of 1"),
+        (1.11, 2.0): (False, "the ratio's interval lies more than 10% from 1"),
+    },
+}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_a_rule_decides_by_the_whole_interval_and_says_so(rule):
+    for (low, high), answer in RULES[rule].items():
+        found = Interval((low + high) / 2, low, high)
+        assert (rule.decide(found), rule.says(found, 3)) == answer
+
+
+def test_one_seed_is_judged_by_its_value():
+    for rule, value, words in (
+        (Rule("below", 1), 0.5, "one seed: the value lies below 1"),
+        (Rule("below", 1), 1.0, "one seed: the value lies at or above 1"),
+        (Rule("above", 1, "the share", touch=None), 1.0, "one seed: the share is 1"),
+        (Rule("near", 1, "the ratio"), 1.2, "one seed: the ratio lies more than 10% from 1"),
+    ):
+        made = judge("c", "s", [value], rule, decisive=True)
+        assert (made.reason, made.low, made.high) == (words, None, None)
+        assert made.holds is rule.decide(Interval(value, value, value))
+
+
 def test_curves_cover_what_all_seeds_share():
-    runs = list(made_up(LAB).values())[:2]
-    short = {name: column[:2] for name, column in runs[1].columns.items()}
-    pair = [runs[0], dataclasses.replace(runs[1], columns=short)]
-    (one,) = curves({"sam": pair, "gd": []}, {"sam": "1-SAM", "gd": "GD"}, "trace")
-    assert one.y.shape == (2, 2)
-    assert one.x.tolist() == runs[0].columns["epoch"][:2].tolist()
+    runs = made_up(LAB)
+    name = "bias-sam-seed1"
+    short = {column: values[:2] for column, values in runs[name].columns.items()}
+    runs[name] = dataclasses.replace(runs[name], columns=short)
+    runs = {name: run for name, run in runs.items() if not name.startswith("bias-gd")}
+    found = table1.COMPARISON.collect(LAB, "lab", runs)
+    (one,) = curves(found, ["bias-sam", "bias-gd"], "trace")  # gradient descent has no runs
+    assert one.y.shape == (3, 2) and (one.label, one.role) == ("1-SAM", "sam")
+    assert one.x.tolist() == short["epoch"].tolist()
+
+
+def test_arms_of_one_kind_have_a_colour_each_where_they_meet():
+    found = table1.COMPARISON.collect(LAB, "lab", made_up(LAB))
+    drawn = curves(found, ["bias-sam", "no_bias-sam"], "trace")
+    assert [curve.role for curve in drawn] == ["bias-sam", "no_bias-sam"]
+
+
+def test_runs_are_paired_by_seed_where_one_is_missing():
+    runs = made_up(LAB, bias_sam={"trace_ggn": [1.0, 2.0, 3.0]}, bias_gd={"trace_ggn": [1.0, 2, 3]})
+    del runs["bias-gd-seed0"]
+    flatter = verdicts(LAB, "lab", runs)["wen2023.table1.flatter"]
+    assert (flatter.measured, flatter.low, flatter.high) == (1.0, 1.0, 1.0)

@@ -4,18 +4,16 @@ import numpy as np
 import pytest
 
 from flatlab.experiments import CATALOGUE
-from flatlab.experiments.evidence import at, course, over_initial
+from flatlab.experiments.compared import at, course, over_initial
 from flatlab.experiments.judging import above, below, near, on_minimum
 from flatlab.experiments.running import analysed
 from flatlab.experiments.wen2023 import fig1, fig4, fig5, fig7, fig8, fig9, fig11
-from flatlab.experiments.wen2023.panels.evidence import collect
-from flatlab.experiments.wen2023.panels.pictures import picture, reference
 from flatlab.losses import Loss
 from flatlab.report.figures import draw
 from flatlab.training.run import Run
 from flatlab.training.session import run_config
 
-MODULES = {m.FIGURE.number: m for m in (fig1, fig4, fig5, fig7, fig8, fig9, fig11)}
+MODULES = {1: fig1, 4: fig4, 5: fig5, 7: fig7, 8: fig8, 9: fig9, 11: fig11}
 FIGURES = pytest.mark.parametrize("module", MODULES.values(), ids=lambda m: m.EXPERIMENT.id)
 
 
@@ -44,25 +42,35 @@ TABLE_2 = {
 }
 
 
+def number_of(module):
+    return int(module.COMPARISON.name.removeprefix("fig"))
+
+
+def picture(found):
+    (plot,) = found.comparison.plots(found)
+    return plot
+
+
 def rows_of(schedule):
     return [(p.lr, p.rho, p.batch_size, p.weight_decay, p.epochs) for p in schedule]
 
 
 @FIGURES
 def test_the_paper_preset_is_the_papers_table_2(module):
-    figure, settings = module.FIGURE, module.PRESETS["paper"]
-    assert [part.panel for part in figure.parts] == [f"{figure.number}a", f"{figure.number}b"]
-    for part in figure.parts:
-        schedule = part.schedule(settings)
-        assert rows_of(schedule) == TABLE_2[part.panel]
+    number, settings = number_of(module), module.PRESETS["paper"]
+    arms = module.arms(settings)
+    assert [arm.panel for arm in arms] == [f"{number}a", f"{number}b"]
+    for arm in arms:
+        schedule = arm.config(0).schedule
+        assert rows_of(schedule) == TABLE_2[arm.panel]
         assert [p.algorithm for p in schedule] == ["sam" if p.rho else "sgd" for p in schedule]
     assert (settings.width, settings.n, settings.seeds) == (500, 100, 1)
-    assert settings.d == (10 if figure.number == 7 else 30)
+    assert settings.d == (10 if number == 7 else 30)
 
 
 @FIGURES
 def test_networks_data_and_loss_are_the_papers(module):
-    number = module.FIGURE.number
+    number = number_of(module)
     for preset in ("quick", "lab", "paper"):
         for p in module.EXPERIMENT.plan(module.PRESETS[preset]):
             arch = p.config.arch
@@ -90,12 +98,15 @@ def test_lab_shortens_nothing_but_the_epochs(module):
 
 def test_a_phase_of_no_epochs_is_left_out():
     settings = dataclasses.replace(fig4.PRESETS["paper"], sam_epochs_second=0)
-    assert rows_of(fig4.FIGURE.parts[1].schedule(settings)) == TABLE_2["4b"][:1]
+    assert rows_of(fig4.arms(settings)[1].config(0).schedule) == TABLE_2["4b"][:1]
 
 
-def test_runs_with_most_updates_come_first():
-    # 8b has 100 updates an epoch and 8a, of batch size 10, has 10.
-    planned = fig8.EXPERIMENT.plan(dataclasses.replace(fig8.PRESETS["lab"], gd_epochs=20_000))
+def test_runs_that_take_longest_come_first():
+    # An update of Sim-BN needs all examples: its few epochs take longer than any others.
+    planned = CATALOGUE["wen2023/table1"].plan(CATALOGUE["wen2023/table1"].presets["lab"])
+    assert [p.name for p in planned[:3]] == [f"sim_bn-sam-seed{k}" for k in range(3)]
+    # 4b has 100 updates an epoch for 240,000 epochs, and 4a one for 20,000.
+    planned = fig4.EXPERIMENT.plan(fig4.PRESETS["lab"])
     assert [p.name.split("-")[1] for p in planned] == ["sam"] * 3 + ["gd"] * 3
 
 
@@ -110,41 +121,40 @@ def test_runs_with_most_updates_come_first():
     ],
 )
 def test_floors_are_those_of_the_theory(module, value):
-    found = collect(module.FIGURE, module.PRESETS["lab"], "lab", {})
-    for part in module.FIGURE.parts:
-        assert reference(found, part.key) == pytest.approx(value, rel=1e-12)
+    found = module.COMPARISON.collect(module.PRESETS["lab"], "lab", {})
+    for key in found.arms:
+        assert found.floor(key) == pytest.approx(value, rel=1e-12)
 
 
 def test_softplus_has_no_floor_and_the_ball_has_one_for_each_network():
-    found = collect(fig5.FIGURE, fig5.PRESETS["lab"], "lab", {})
-    assert reference(found, "sam") is reference(found, "gd") is None
-    found = collect(fig7.FIGURE, fig7.PRESETS["lab"], "lab", {})
+    found = fig5.COMPARISON.collect(fig5.PRESETS["lab"], "lab", {})
+    assert found.floor("sam") is found.floor("gd") is None
+    found = fig7.COMPARISON.collect(fig7.PRESETS["lab"], "lab", {})
     assert len(set(found.floors["bias"].values())) == 6  # another data set a seed
-    assert reference(found, "no_bias") < reference(found, "bias")
+    assert found.floor("no_bias") < found.floor("bias")
 
 
 # What the analyses say of made-up runs
 
 
 def made_up(module, settings, **final):
-    """Return every planned run with a history of five rows or so; `final` is part → columns.
+    """Return every planned run with a history of five rows or so; `final` is arm → columns.
 
     A value is one for all seeds, one a seed, or for a tuple a whole history of (middle, last).
     """
-    figure = module.FIGURE
     runs = {}
-    for p in figure.plan(settings):
+    for p in module.COMPARISON.plan(settings):
         _, key, seed = p.name.split("-")
         seed = int(seed.removeprefix("seed"))
         ends = np.cumsum([phase.epochs for phase in p.config.schedule])
         epochs = sorted({0, 1995, 3981, *ends.tolist()})
         last = {
-            "train_loss": figure.loss.least + 1e-4,
+            "train_loss": p.config.loss.least + 1e-4,
             "trace": 30.0,
             "trace_ggn": 30.0,
             "test_loss": 0.01,
         }
-        if figure.score == "test_error":
+        if module is not fig7:
             last["test_error"] = 0.0
         columns = {}
         for name, value in (last | final.get(key, {})).items():
@@ -166,11 +176,11 @@ FLOORS = {4: 4 * 31**0.5, 9: 0.32 * np.log(4) * 31**0.5, 11: 6 * 31 ** (1 / 3)}
 
 
 def as_in_the_paper(module):
-    number = module.FIGURE.number
+    number = number_of(module)
     if number in (1, 8):
         return SCENARIO_1
     if number == 7:
-        floors = collect(fig7.FIGURE, fig7.PRESETS["lab"], "lab", {}).floors["bias"]
+        floors = fig7.COMPARISON.collect(fig7.PRESETS["lab"], "lab", {}).floors["bias"]
         return WORSE | {"bias": WORSE["bias"] | {"trace_ggn": [*floors.values()]}}
     sam = SCENARIO_2["sam"] | ({"trace_ggn": FLOORS[number]} if number in FLOORS else {})
     return SCENARIO_2 | {"sam": sam}
@@ -183,7 +193,7 @@ def of_seed(values, seed):
 
 def verdicts(module, settings, preset, runs):
     found = module.EXPERIMENT.analyse(settings, preset, runs).verdicts
-    prefix = f"wen2023.fig{module.FIGURE.number}."
+    prefix = f"wen2023.fig{number_of(module)}."
     return {v.claim.removeprefix(prefix): v for v in found}
 
 
@@ -271,7 +281,7 @@ def test_two_seeds_of_the_paper_preset_decide():
     assert {claim: v.word for claim, v in found.items()} == dict.fromkeys(found, "holds")
 
 
-def test_a_diverged_run_decides_nothing_of_its_part():
+def test_a_diverged_run_decides_nothing_of_its_arm():
     lab = fig4.PRESETS["lab"]
     runs = made_up(fig4, lab, **as_in_the_paper(fig4))
     runs["fig4-gd-seed1"] = dataclasses.replace(
@@ -302,7 +312,7 @@ def test_comparisons_pair_equal_seeds():
     lab = fig4.PRESETS["lab"]
     runs = made_up(fig4, lab, gd={"trace": [1.0, 2.0, 4.0]}, sam={"trace": [2.0, 4.0, 8.0]})
     del runs["fig4-gd-seed0"]
-    found = collect(fig4.FIGURE, lab, "lab", runs)
+    found = fig4.COMPARISON.collect(lab, "lab", runs)
     assert found.pairs("gd", "sam", "trace") == [(2.0, 4.0), (4.0, 8.0)]
 
 
@@ -335,7 +345,7 @@ def test_the_logistic_loss_is_shown_above_its_minimum():
 
 
 def test_the_caption_says_where_the_radius_changes():
-    found = collect(fig4.FIGURE, fig4.PRESETS["paper"], "paper", {})
+    found = fig4.COMPARISON.collect(fig4.PRESETS["paper"], "paper", {})
     assert "1-SAM: ρ = 0.1, learning rate 0.01 from epoch 200,000." in picture(found).caption
 
 
@@ -343,7 +353,7 @@ def test_the_caption_says_where_the_radius_changes():
 def test_the_picture_is_drawn(module):
     lab = module.PRESETS["lab"]
     (plot,) = module.EXPERIMENT.analyse(lab, "lab", made_up(module, lab)).plots
-    assert plot.name == f"fig{module.FIGURE.number}"
+    assert plot.name == f"fig{number_of(module)}"
     assert draw(plot).startswith(b"\x89PNG")
 
 
@@ -351,15 +361,15 @@ def test_the_picture_is_drawn(module):
 def test_scores_are_a_second_row_of_figures_1_and_4_where_runs_have_them(module):
     lab = module.PRESETS["lab"]
     scores = {"memorisation": (0.03, 0.06), "features": 0.3}
-    keys = [part.key for part in module.FIGURE.parts]
+    keys = [arm.key for arm in module.arms(module.PRESETS["lab"])]
     runs = made_up(module, lab, **{key: scores for key in keys})
     old = made_up(module, lab)
     mixed = {name: old[name] if "seed0" in name or keys[0] in name else runs[name] for name in runs}
-    panels = [picture(collect(module.FIGURE, lab, "lab", r)).panels for r in (runs, mixed, old)]
-    if module.FIGURE.number not in (1, 4):
+    panels = [picture(module.COMPARISON.collect(lab, "lab", r)).panels for r in (runs, mixed, old)]
+    if number_of(module) not in (1, 4):
         assert [len(rows) for rows in panels] == [1, 1, 1]
         return
-    # Runs of before are left out: two seeds of one part are left of the mixture.
+    # Runs of before are left out: two seeds of one arm are left of the mixture.
     assert [len(rows) for rows in panels] == [2, 2, 1]
     assert [panel.title for panel in panels[0][1]] == ["memorisation score", "feature score"]
     for rows, parts, seeds in ((panels[0], keys, 3), (panels[1], keys[1:], 2)):
@@ -369,12 +379,12 @@ def test_scores_are_a_second_row_of_figures_1_and_4_where_runs_have_them(module)
 
 
 def test_two_floors_share_a_label_below_the_lower():
-    found = collect(fig7.FIGURE, fig7.PRESETS["lab"], "lab", {})
+    found = fig7.COMPARISON.collect(fig7.PRESETS["lab"], "lab", {})
     low, high = picture(found).panels[0][2].references
     assert low.value < high.value and high.label == ""
     assert low.label == f"floor without bias: {low.value:.2f}; with bias: {high.value:.2f}"
-    found = collect(fig4.FIGURE, fig4.PRESETS["lab"], "lab", {})
-    (line,) = picture(found).panels[0][2].references  # both parts have the same
+    found = fig4.COMPARISON.collect(fig4.PRESETS["lab"], "lab", {})
+    (line,) = picture(found).panels[0][2].references  # both arms have the same
     assert line.label == "floor, attained: 22.27"
 
 
@@ -460,7 +470,7 @@ def test_a_tiny_version_runs(module):
     quick = module.PRESETS["quick"]
     epochs = {f.name: 3 for f in dataclasses.fields(quick) if "_epochs" in f.name}
     tiny = dataclasses.replace(quick, width=8, d=4, n=12, n_test=20, **epochs)
-    experiment = CATALOGUE[f"wen2023/fig{module.FIGURE.number}"]
+    experiment = CATALOGUE[f"wen2023/fig{number_of(module)}"]
     runs = {p.name: run_config(p.config) for p in experiment.plan(tiny)}
     assert [run.status for run in runs.values()] == ["done"] * 4
     findings = experiment.analyse(tiny, "quick", runs)

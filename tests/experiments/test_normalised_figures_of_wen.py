@@ -3,14 +3,14 @@ import dataclasses
 import numpy as np
 import pytest
 
+import flatlab as fl
 from flatlab.experiments import CATALOGUE
 from flatlab.experiments.hours import paper_epochs
 from flatlab.experiments.running import run_experiment
 from flatlab.experiments.wen2023 import _figure2b, fig2, fig6, fig10
-from flatlab.experiments.wen2023.panels.evidence import collect
-from flatlab.experiments.wen2023.panels.pictures import reference
 from flatlab.losses import Loss
 from flatlab.report.figures import draw
+from flatlab.theory import batch_norm_xor
 from flatlab.theory.constructions import xor_batch_norm
 from flatlab.training.run import Run
 
@@ -28,28 +28,28 @@ TABLE_2 = {
     "10a": [(0.1, 0.2, 40_000)],
     "10b": [(1, 0.5, 1_000), (1, 1, 100_000)],
 }
-PAPERS_OWN = [(m, part) for m in MODULES for part in m.FIGURE.parts if not part.ours]
+PAPERS_OWN = [(m, arm) for m in MODULES for arm in m.arms(m.PRESETS["paper"]) if not arm.ours]
 
 
-@pytest.mark.parametrize("module, part", PAPERS_OWN, ids=lambda x: getattr(x, "panel", ""))
-def test_the_paper_preset_is_the_papers_table_2(module, part):
+@pytest.mark.parametrize("module, arm", PAPERS_OWN, ids=lambda x: getattr(x, "panel", ""))
+def test_the_paper_preset_is_the_papers_table_2(module, arm):
     settings = module.PRESETS["paper"]
-    schedule = part.schedule(settings)
-    assert [(p.lr, p.rho, p.epochs) for p in schedule] == TABLE_2[part.panel]
+    schedule = arm.config(0).schedule
+    assert [(p.lr, p.rho, p.epochs) for p in schedule] == TABLE_2[arm.panel]
     assert {(p.algorithm, p.batch_size, p.weight_decay) for p in schedule} == {("sam", 1, 0.0)}
-    limit = 10.0 if part.panel == "6b" else None
+    limit = 10.0 if arm.panel == "6b" else None
     assert {p.max_first_layer_norm for p in schedule} == {limit}
     assert (settings.width, settings.d, settings.n, settings.seeds) == (500, 30, 100, 1)
 
 
 def test_our_other_ascent_has_the_papers_rows_but_for_their_epochs():
-    schedule = fig2.FIGURE.parts[1].schedule(fig2.PRESETS["paper"])
+    schedule = fig2.arms(fig2.PRESETS["paper"])[1].config(0).schedule
     assert [(p.lr, p.rho) for p in schedule] == [(0.005, 0.1), (0.003, 1)]
     assert {p.algorithm for p in schedule} == {"usam"}
 
 
 def test_our_halved_radius_changes_the_second_row_alone_and_is_not_counted_as_the_papers():
-    schedule = fig2.FIGURE.parts[2].schedule(fig2.PRESETS["paper"])
+    schedule = fig2.arms(fig2.PRESETS["paper"])[2].config(0).schedule
     assert [(p.lr, p.rho, p.algorithm) for p in schedule] == [
         (0.005, 0.1, "sam"),
         (0.003, 0.5, "sam"),
@@ -85,14 +85,14 @@ def test_lab_shortens_nothing_but_the_epochs(module):
 
 
 def test_references_are_those_of_the_theory():
-    found = {m: collect(m.FIGURE, m.PRESETS["lab"], "lab", {}) for m in MODULES}
+    found = {m: m.COMPARISON.collect(m.PRESETS["lab"], "lab", {}) for m in MODULES}
     # On i.i.d. data the xor network has measured 7.95 to 7.98; it is 8 if quadrants are even.
-    assert 7.9 < reference(found[fig2], "sam") == reference(found[fig2], "usam") < 8
+    assert 7.9 < found[fig2].floor("sam") == found[fig2].floor("usam") < 8
     for key in ("free", "held"):
-        assert reference(found[fig6], key) == pytest.approx(2, rel=1e-12)
-    assert reference(found[fig10], "layer") == pytest.approx(0.16, rel=1e-12)
+        assert found[fig6].floor(key) == pytest.approx(2, rel=1e-12)
+    assert found[fig10].floor("layer") == pytest.approx(0.16, rel=1e-12)
     for seed, value in found[fig10].floors["batch"].items():
-        squared = fig2.infimum(fig10.FIGURE.data_of(seed, fig10.PRESETS["lab"]), None)
+        squared = batch_norm_xor(fl.data.xor(d=30, n=100, seed=seed, n_test=0))
         # p(1 − p)·4γ_p = 0.8872 where the infimum for the squared loss is 8.
         assert value / squared == pytest.approx(0.16 * 4 * np.log(4) / 8, rel=1e-12)
 
@@ -111,7 +111,7 @@ def weights(shape, rest=0.0, rows=((9, -9), (-8, -8), (7, 7), (-6, 6))):
 
 
 def made_up(module, settings, **final):
-    """Return every planned run; `final` is part → column → value, one a seed if it is a list.
+    """Return every planned run; `final` is arm → column → value, one a seed if it is a list.
 
     A tuple is (end of the first phase, end of the run). "params" stands for weights in the same
     way, "W1" for a factor on the initial ones.
@@ -160,7 +160,7 @@ def verdicts(module, settings, preset, changes=None):
     final = {key: final.get(key, {}) | changes.get(key, {}) for key in {*final, *changes}}
     runs = made_up(module, settings, **final)
     found = module.EXPERIMENT.analyse(settings, preset, runs).verdicts
-    prefix = f"wen2023.fig{module.FIGURE.number}."
+    prefix = f"wen2023.{module.COMPARISON.name}."
     return {v.claim.removeprefix(prefix): v for v in found}
 
 
@@ -260,7 +260,7 @@ def test_quick_and_small_sizes_assess_nothing(module):
         assert all(v.measured is not None for v in found.values())
 
 
-def test_a_diverged_run_decides_nothing_of_its_part():
+def test_a_diverged_run_decides_nothing_of_its_arm():
     lab = fig2.PRESETS["lab"]
     runs = made_up(fig2, lab)
     runs["fig2-sam-seed1"] = dataclasses.replace(
@@ -309,7 +309,7 @@ def test_the_share_of_four_neurons_counts_their_output_weights():
 
 
 def test_the_xor_network_itself_has_the_four_features():
-    data = fig2.FIGURE.data_of(0, fig2.PRESETS["quick"])
+    data = fl.data.xor(d=10, n=60, seed=0, n_test=0)
     params = xor_batch_norm(data, scale=10.0).params
     assert _figure2b.patterns(params) == 4
     assert _figure2b.misalignment(params) < 1e-7  # √ of a rounding of 1e-16
@@ -380,7 +380,7 @@ def test_the_picture_is_drawn(module):
     lab = module.PRESETS["lab"]
     runs = made_up(module, lab, **AS_IN_THE_PAPER[module])
     (plot,) = module.EXPERIMENT.analyse(lab, "lab", runs).plots
-    assert plot.name == f"fig{module.FIGURE.number}"
+    assert plot.name == module.COMPARISON.name
     assert draw(plot).startswith(b"\x89PNG")
 
 
@@ -389,13 +389,13 @@ def test_the_picture_is_drawn(module):
 
 @FIGURES
 def test_quick_runs(module, tmp_path):
-    experiment = CATALOGUE[f"wen2023/fig{module.FIGURE.number}"]
+    experiment = CATALOGUE[module.COMPARISON.id]
     settings = dataclasses.replace(module.PRESETS["quick"], width=16)
     report = run_experiment(experiment, "quick", settings, tmp_path, workers=0)
     assert [outcome.result["status"] for outcome in report.outcomes] == ["done"] * 2 * len(
-        module.FIGURE.parts
+        module.arms(module.PRESETS["quick"])
     )
-    rows = report.findings.tables[f"fig{module.FIGURE.number}"]
+    rows = report.findings.tables[module.COMPARISON.name]
     assert all(row["seeds"] == 2 and row["trace_ggn"] > 0 for row in rows)
     assert all(v.measured is not None for v in report.findings.verdicts)
     assert {v.word for v in report.findings.verdicts} == {"not assessed"}

@@ -17,7 +17,13 @@ from flatlab.training.torch_trainer import TorchTrainer
 QUICK = sensitivity.PRESETS["quick"]
 LAB = dataclasses.replace(sensitivity.PRESETS["lab"], largest_test=200)
 CHOICES = {*sensitivity.STATEMENTS, "sharpness"} - {"base"}
-SCENARIOS = {scenario.key: scenario for scenario in sensitivity.SCENARIOS}
+
+
+def scenarios(settings):
+    return {scenario.key: scenario for scenario in sensitivity.scenarios(settings)}
+
+
+SCENARIOS = scenarios(QUICK)
 TRIED = [(v, key) for v in sensitivity.VARIATIONS for key in v.scenarios]
 
 
@@ -66,7 +72,7 @@ CHANGED_BY = {  # a variation that changes something else than its choice's othe
 @pytest.mark.parametrize("variation, key", TRIED, ids=lambda x: getattr(x, "key", x))
 @pytest.mark.parametrize("settings", [QUICK, LAB], ids=["quick", "lab"])
 def test_an_arm_differs_from_its_base_in_one_thing(variation, key, settings):
-    base = SCENARIOS[key].config(settings, 1)
+    base = scenarios(settings)[key].config(1)
     one, two = flat(base.to_dict()), flat(variation.change(base).to_dict())
     changed = {name for name in {*one, *two} if one.get(name) != two.get(name)}
     if variation.key == "cumulative":
@@ -97,16 +103,16 @@ def test_an_arm_differs_from_its_base_in_one_thing(variation, key, settings):
 def test_bases_are_rows_of_table_1():
     settings = sensitivity.Settings()
     three = dataclasses.replace(table1.PRESETS["paper"], seeds=3)
-    planned = {p.name: p.config for p in table1.plan(three)}
-    for key, scenario in SCENARIOS.items():
+    planned = {p.name: p.config for p in table1.COMPARISON.plan(three)}
+    for key, scenario in scenarios(settings).items():
         name = f"{key.removeprefix('gd_')}-{'gd' if key in sensitivity.GD else 'sam'}-seed2"
-        config = dataclasses.replace(scenario.config(settings, 2), log=planned[name].log)
+        config = dataclasses.replace(scenario.config(2), log=planned[name].log)
         assert config == planned[name]
 
 
 def test_answers_are_those_of_table_1():
-    for row in table1.ROWS:
-        assert SCENARIOS[row.key].generalises is row.paper
+    for key, network in table1.NETWORKS.items():
+        assert SCENARIOS[key].generalises is network.generalises
 
 
 @dataclasses.dataclass
@@ -145,7 +151,7 @@ def test_half_the_loss_is_the_phase_that_is_said_to_equal_it(phase):
 
 
 def test_other_test_sets_are_of_the_same_training_set():
-    run = run_config(SCENARIOS["no_bias"].config(QUICK, 0))
+    run = run_config(SCENARIOS["no_bias"].config(0))
     same = on_test_set(run, run.dataset())
     assert same == {name: run.final[name] for name in same}
     larger = make({**run.config.data, "n_test": 5000})
@@ -203,7 +209,7 @@ def made_up(settings, **changes):
 
 
 def findings(settings=LAB, preset="lab", **changes):
-    return sensitivity.analyse(settings, preset, made_up(settings, **changes))
+    return sensitivity.EXPERIMENT.analyse(settings, preset, made_up(settings, **changes))
 
 
 def words(found):
@@ -335,7 +341,7 @@ def test_a_diverged_arm_has_no_numbers_and_says_so(same_error_everywhere):
 
 def test_missing_runs_keep_a_choice_from_holding(same_error_everywhere):
     runs = {k: v for k, v in made_up(LAB).items() if not k.startswith("sensitivity-sim_ln-small")}
-    found = sensitivity.analyse(LAB, "lab", runs)
+    found = sensitivity.EXPERIMENT.analyse(LAB, "lab", runs)
     (first,) = [v for v in found.verdicts if v.claim.endswith("first_layer")]
     assert (first.word, first.reason) == ("not assessed", "some runs are missing")
     assert found.finding == ""
@@ -347,7 +353,7 @@ def test_missing_runs_keep_a_choice_from_holding(same_error_everywhere):
 @pytest.fixture(scope="module")
 def quick():
     runs = {p.name: run_config(p.config) for p in sensitivity.EXPERIMENT.plan(QUICK)}
-    return sensitivity.analyse(QUICK, "quick", runs)
+    return sensitivity.EXPERIMENT.analyse(QUICK, "quick", runs)
 
 
 def test_quick_assesses_nothing_and_shows_everything(quick):

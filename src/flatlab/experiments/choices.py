@@ -1,48 +1,32 @@
 """Choices that a source leaves open, varied one at a time: does an answer depend on them?
 
-A scenario is a network trained in one way, with its answer: it generalises, or it does not. A
-variation changes one thing of a scenario's configuration. A case is what came of one of them. The
-answer does not depend on a choice if every case of it lies on the scenario's side of the threshold,
-with the whole interval over seeds.
+A scenario is an arm with its answer: it generalises, or it does not. A variation changes one thing
+of a scenario's configuration, and a case is what came of it. The answer does not depend on a choice
+if every case of it lies on the scenario's side of the threshold, with the whole interval over
+seeds.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..plots import Dot, Dots, Plot, Reference
+from ..plots import Plot, Reference
 from ..training.config import RunConfig
 from ..training.run import Run
-from .analysis import judge
-from .arms import CAPTION, Arm, said
+from .arms import Arm
+from .compared import falling
 from .contract import Interval, Verdict
-from .evidence import falling
-from .judging import FRACTION, THRESHOLD
+from .judging import FRACTION, THRESHOLD, Rule, judge
+from .showing import DOTS, error_and_trace, said
 
 BASE = "base"
 UNFITTED = 0.05  # training loss above which a network is said not to have fitted its data
+SAME = Rule("above", 0, "the margin", touch=None)
 Change = Callable[[RunConfig], RunConfig]
-
-
-@dataclasses.dataclass(frozen=True)
-class Scenario:
-    """A network, how it is trained, and the answer.
-
-    Attributes:
-        key: Its name in files and code.
-        label: Its name in tables and pictures.
-        generalises: The answer.
-        config: (settings, seed) → what to run.
-    """
-
-    key: str
-    label: str
-    generalises: bool
-    config: Callable[[Any, int], RunConfig]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,25 +48,14 @@ class Variation:
     change: Change
 
 
-def arms(scenarios: Iterable[Scenario], variations: Sequence[Variation], s: Any) -> list[Arm]:
-    """Return each scenario as it is and with each variation, as "scenario-variation"."""
-
-    def arm(scenario: Scenario, key: str, label: str, change: Change) -> Arm:
-        return Arm(
-            f"{scenario.key}-{key}",
-            f"{scenario.label}: {label}",
-            lambda seed: change(scenario.config(s, seed)),
-        )
-
-    made = []
-    for scenario in scenarios:
-        made.append(arm(scenario, BASE, BASE, lambda config: config))
-        made += [
-            arm(scenario, v.key, v.label, v.change)
-            for v in variations
-            if scenario.key in v.scenarios
-        ]
-    return made
+def varied(scenario: Arm, key: str, label: str, change: Change = lambda config: config) -> Arm:
+    """Return a scenario with a variation, as "scenario-variation"."""
+    return dataclasses.replace(
+        scenario,
+        key=f"{scenario.key}-{key}",
+        label=f"{scenario.label}: {label}",
+        config=lambda seed: change(scenario.config(seed)),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +73,7 @@ class Case:
 
     choice: str
     label: str
-    scenario: Scenario
+    scenario: Arm
     errors: tuple[float, ...]
     runs: tuple[Run, ...]
     threshold: float = THRESHOLD
@@ -129,7 +102,7 @@ class Case:
             return False
         if not self.errors:
             return None
-        return _side(Interval.of(self.margins, *self.within) or Interval(*self.margins * 3))
+        return SAME.decide(Interval.of(self.margins, *self.within) or Interval(*self.margins * 3))
 
     @property
     def interval(self) -> Interval | None:
@@ -153,12 +126,6 @@ class Case:
         loss = float(np.mean(self.column("train_loss")))
         fitted = "" if loss < UNFITTED else f" and training loss {loss:.2f}"
         return f"{where} has test error {error}{fitted}{', still falling' if falls else ''}"
-
-
-def _side(margin: Interval) -> bool | None:
-    if margin.low > 0:
-        return True
-    return False if margin.high < 0 else None
 
 
 def farthest(cases: Sequence[Case]) -> Case:
@@ -192,21 +159,17 @@ def verdict(claim: str, statement: str, cases: Sequence[Case], *, decisive: bool
     The number is that case's margin: how far its test error lies on the answer's side.
     """
     found = [case for case in cases if case.errors]
-    if not found:
-        return judge(claim, statement, "silent", [], lambda i: (None, ""), decisive=decisive)
-    worst = farthest(found)
-    if worst.diverged and decisive:
+    worst = farthest(found) if found else None
+    if worst and worst.diverged and decisive:
         return Verdict(claim, statement, "silent", None, None, None, False, against(found))
-
-    def rule(margin: Interval) -> tuple[bool | None, str]:
-        side = _side(margin)
-        if side is True and len(found) < len(cases):
-            return None, "some runs are missing"
-        return side, against(found)
-
-    return judge(
-        claim, statement, "silent", worst.margins, rule, decisive=decisive, within=worst.within
-    )
+    values, within = (worst.margins, worst.within) if worst else ([], FRACTION)
+    made = judge(claim, statement, values, SAME, decisive=decisive, within=within, paper="silent")
+    if not worst or not decisive:
+        return made
+    if made.holds and len(found) < len(cases):
+        return dataclasses.replace(made, holds=None, reason="some runs are missing")
+    seed = "one seed: " if len(values) == 1 else ""
+    return dataclasses.replace(made, reason=f"{seed}{against(found)}")
 
 
 def finding(named: Sequence[tuple[str, Verdict]], held: str) -> str:
@@ -261,24 +224,14 @@ def picture(name: str, title: str, cases: Sequence[Case]) -> Plot:
         )
         return f"{text} (diverged)" if case.diverged else text
 
-    def dots(values: Callable[[Case], Sequence[float]]) -> tuple[Dot, ...]:
-        return tuple(
-            Dot(label(case), case.choice, () if case.diverged else tuple(values(case)))
-            for case in cases
+    rows = {
+        f"{case.choice} {case.label}": (
+            label(case),
+            case.choice,
+            () if case.diverged else case.errors,
+            case.column("trace_ggn"),
         )
-
-    error = Dots(
-        "generalisation",
-        "test error",
-        dots(lambda case: case.errors),
-        (Reference("threshold", THRESHOLD), Reference("chance", 0.5)),
-        within=FRACTION,
-    )
-    trace = Dots(
-        "sharpness",
-        "Gauss–Newton trace",
-        dots(lambda case: case.column("trace_ggn")),
-        xscale="log",
-        within=(0.0, np.inf),
-    )
-    return Plot(name, title, ((error, trace),), caption=f"Colours: what is varied. {CAPTION}")
+        for case in cases
+    }
+    panels = error_and_trace(rows, (Reference("threshold", THRESHOLD), Reference("chance", 0.5)))
+    return Plot(name, title, (panels,), f"Colours: what is varied. {DOTS}")

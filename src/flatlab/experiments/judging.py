@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
 from ..theory.frequencies import clopper_pearson
-from .analysis import Rule, judge
 from .contract import Interval, Verdict
 
 THRESHOLD = 0.1  # test error below which a network generalises
-# Training loss, above the least there can be, below which a network counts as a minimum. The zero
+# Training loss above the least possible, below which a network counts as a minimum. The zero
 # function's is 1, and 0.19 with the logistic loss of smoothing 0.2.
 INTERPOLATES = 0.01
 # Relative distance within which a trace "approximately reaches" its bound. SAM of a fixed radius
@@ -21,6 +21,105 @@ NEAR = 0.1
 
 ANYTHING = (-np.inf, np.inf)
 FRACTION = (0.0, 1.0)
+NO_RUN = "no run is there to judge by"
+TOO_SMALL = "a run diverged, or the sizes are below those of the preset lab"
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """What decides a claim: on which side of a bound a number lies, with its whole interval.
+
+    Attributes:
+        side: "below" or "above" the bound, or "near" it.
+        bound: The bound.
+        of: What the number is; empty where the claim's statement says it.
+        touch: The answer if the interval lies on the wrong side and touches the bound: False, or
+            None for "not assessed".
+        within: Relative distance that counts as near.
+    """
+
+    side: Literal["below", "above", "near"]
+    bound: float
+    of: str = ""
+    touch: bool | None = False
+    within: float = NEAR
+
+    def decide(self, found: Interval) -> bool | None:
+        """Return whether the claim holds; None if the interval lies on both sides.
+
+        >>> ends = (0, 0.05), (0.1, 1), (0, 1)
+        >>> [Rule("below", 0.1).decide(Interval(0, low, high)) for low, high in ends]
+        [True, False, None]
+        """
+        if self.side == "near":
+            low, high = (self.bound * (1 + sign * self.within) for sign in (-1, 1))
+            if low < found.low and found.high < high:
+                return True
+            return False if found.high < low or found.low > high else None
+        sign = 1 if self.side == "above" else -1
+        nearest, farthest = sorted(sign * (end - self.bound) for end in (found.low, found.high))
+        if nearest > 0:
+            return True
+        return False if farthest < 0 or (farthest == 0 and self.touch is False) else None
+
+    def says(self, found: Interval, seeds: int) -> str:
+        """Write where the interval lies, or with one seed the value.
+
+        >>> Rule("above", 0, "the margin").says(Interval(1, 0.5, 1.5), 3)
+        "the margin's interval lies above 0"
+        >>> Rule("near", 1).says(Interval(1.2, 1.2, 1.2), 1)
+        'one seed: the value lies more than 10% from 1'
+        """
+        holds, several = self.decide(found), seeds > 1
+        if self.side == "near":
+            words = {
+                True: "lies within {} of",
+                False: "lies more than {} from",
+                None: "lies only partly within {} of" if several else "lies exactly {} from",
+            }[holds].format(f"{self.within:.0%}")
+            words += f" {self.bound:g}"
+        elif holds is None:
+            words = f"{'contains' if several else 'is'} {self.bound:g}"
+        else:
+            other = "above" if self.side == "below" else "below"
+            if self.touch is False:
+                other = f"at or {other}"
+            words = f"lies {self.side if holds else other} {self.bound:g}"
+        if several:
+            return f"{self.of}'s interval {words}" if self.of else f"the interval {words}"
+        return f"one seed: {self.of or 'the value'} {words}"
+
+
+def judge(
+    claim: str,
+    statement: str,
+    values: Sequence[float],
+    rule: Rule,
+    *,
+    decisive: bool,
+    within: tuple[float, float] = ANYTHING,
+    paper: str = "yes",
+) -> Verdict:
+    """Return the verdict on one quantity, one value for each seed; one seed is judged by its value.
+
+    Args:
+        claim: The claim's id.
+        statement: The claim in one sentence.
+        values: The measured values.
+        rule: What decides the claim; asked only when there is enough to decide.
+        decisive: Whether the sizes are large enough to decide the claim at all.
+        within: The range of the quantity; the interval is clipped to it.
+        paper: What the paper says.
+    """
+    if not len(values):
+        return Verdict(claim, statement, paper, None, None, None, None, NO_RUN)
+    interval, mean = Interval.of(list(values), *within), float(np.mean(values))
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    holds, reason = None, TOO_SMALL
+    if decisive:
+        found = interval or Interval(mean, mean, mean)
+        holds, reason = rule.decide(found), rule.says(found, len(values))
+    return Verdict(claim, statement, paper, mean, low, high, holds, reason)
 
 
 def below(
@@ -31,19 +130,11 @@ def below(
     *,
     decisive: bool,
     within: tuple[float, float] = ANYTHING,
-    paper: str | None = None,
+    paper: str = "yes",
 ) -> Verdict:
-    """Judge "it is below the bound": the whole interval must lie on one side."""
-
-    def rule(found: Interval) -> tuple[bool | None, str]:
-        if found.high < bound:
-            return True, f"the interval lies below {bound:g}"
-        if found.low >= bound:
-            return False, f"the interval does not reach below {bound:g}"
-        return None, f"the interval contains {bound:g}"
-
-    said = paper or "yes"
-    return judge(claim, statement, said, values, rule, decisive=decisive, within=within)
+    """Judge "it is below the bound"."""
+    rule = Rule("below", bound)
+    return judge(claim, statement, values, rule, decisive=decisive, within=within, paper=paper)
 
 
 def above(
@@ -54,27 +145,19 @@ def above(
     *,
     decisive: bool,
     within: tuple[float, float] = ANYTHING,
-    paper: str | None = None,
+    paper: str = "yes",
 ) -> Verdict:
-    """Judge "it is above the bound": the whole interval must lie on one side."""
-
-    def rule(found: Interval) -> tuple[bool | None, str]:
-        if found.low > bound:
-            return True, f"the interval lies above {bound:g}"
-        if found.high <= bound:
-            return False, f"the interval does not reach above {bound:g}"
-        return None, f"the interval contains {bound:g}"
-
-    said = paper or "yes"
-    return judge(claim, statement, said, values, rule, decisive=decisive, within=within)
+    """Judge "it is above the bound"."""
+    rule = Rule("above", bound)
+    return judge(claim, statement, values, rule, decisive=decisive, within=within, paper=paper)
 
 
 def near(
     claim: str, statement: str, ratios: Sequence[float], *, decisive: bool, paper: str = "1"
 ) -> Verdict:
     """Judge "the ratio is 1, approximately": within 10 %."""
-    rule: Rule = _near
-    return judge(claim, statement, paper, ratios, rule, decisive=decisive, within=(0.0, np.inf))
+    rule, within = Rule("near", 1, "the ratio"), (0.0, np.inf)
+    return judge(claim, statement, ratios, rule, decisive=decisive, within=within, paper=paper)
 
 
 def on_minimum(
@@ -126,25 +209,11 @@ def mostly(
 ) -> Verdict:
     """Judge "it does so in more than this share of the seeds" by the exact interval of a share."""
     if not hits:
-        reason = "no run is there to judge by"
-        return Verdict(claim, statement, paper, None, None, None, None, reason)
-    found = proportion(sum(hits), len(hits))
-    holds: bool | None = None
-    if not decisive:
-        reason = "a run diverged, or the sizes are below those of the preset lab"
-    elif found.low > bound:
-        holds, reason = True, f"the share's interval lies above {bound:g}"
-    elif found.high < bound:
-        holds, reason = False, f"the share's interval lies below {bound:g}"
-    else:
-        reason = f"the share's interval contains {bound:g}"
+        return Verdict(claim, statement, paper, None, None, None, None, NO_RUN)
+    found, rule = proportion(sum(hits), len(hits)), Rule("above", bound, "the share", touch=None)
+    holds, reason = None, TOO_SMALL
+    if decisive:
+        # The interval of a share is exact with one seed too.
+        holds, reason = rule.decide(found), rule.says(found, max(len(hits), 2))
     reason = f"{sum(hits)} of {len(hits)} seeds; {reason}"
     return Verdict(claim, statement, paper, found.mean, found.low, found.high, holds, reason)
-
-
-def _near(ratio: Interval) -> tuple[bool | None, str]:
-    if ratio.low > 1 - NEAR and ratio.high < 1 + NEAR:
-        return True, f"the ratio's interval lies within {NEAR:.0%} of 1"
-    if ratio.high < 1 - NEAR or ratio.low > 1 + NEAR:
-        return False, f"the ratio's interval lies more than {NEAR:.0%} from 1"
-    return None, f"the ratio's interval contains 1 ± {NEAR:.0%}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from ...models import Architecture, TwoLayer
 from ...theory import bias_floor, no_bias_floor
 from ...training.config import Dtype, RunConfig
 from ...training.schedule import LogGrid, Phase
-from ..wen2023.panels import phase_of, row
+from ..wen2023._table2 import phase_of, row
 
 # Fewer points than usual: at n_test = 10,000 measuring would take longer than training.
 LOG = LogGrid(per_decade=5, regular=20)
@@ -29,7 +28,7 @@ def floor(bias: bool) -> Callable[[Dataset], float]:
 
 def of_row(panel: str, index: int = 0, **changes: Any) -> Phase:
     """Return a row of the paper's Table 2 as a phase, with changes."""
-    return dataclasses.replace(phase_of(row(panel, index)), **changes)
+    return phase_of(row(panel, index), **changes)
 
 
 def config(

@@ -31,18 +31,18 @@ What is chosen:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 
 from ...plots import Plot
 from ...specs import spec
 from ...training.schedule import Phase
-from ..arms import Arm, Comparison, histories
+from ..arms import Arm, Comparison
+from ..compared import Compared, at, falling
 from ..contract import Verdict
-from ..evidence import Evidence, at, falling
 from ..judging import FRACTION, NEAR, THRESHOLD, below, near
-from ..wen2023.panels import Count, Sizes
+from ..showing import NAMES, final_values, histories
+from ..sizes import Count, Sizes
 from ._xor import config, floor, listed, network
 
 LR, RHO, DECAY = 0.01, 0.05, 0.05
@@ -140,7 +140,7 @@ def arms(s: Settings) -> list[Arm]:
     return [arm(name, key) for name in NETWORKS for key in LABELS]
 
 
-def verdicts(found: Evidence) -> list[Verdict]:
+def verdicts(found: Compared) -> list[Verdict]:
     """Judge of each algorithm: is its trace at the floor with bias, and does it generalise?"""
     judged = []
     for key, label in LABELS.items():
@@ -171,12 +171,12 @@ def verdicts(found: Evidence) -> list[Verdict]:
     return judged
 
 
-def moving(found: Evidence, key: str) -> bool:
+def moving(found: Compared, key: str) -> bool:
     """Return whether an arm's trace still falls."""
     return falling(found.runs[key].values(), "trace_ggn")
 
 
-def _unless_moving(found: Evidence, verdict: Verdict, key: str) -> Verdict:
+def _unless_moving(found: Compared, verdict: Verdict, key: str) -> Verdict:
     if verdict.holds is not False or not moving(found, key):
         return verdict
     half = found.each(key, lambda run: at(run, run.config.epochs // 2, "trace_ggn"))
@@ -196,12 +196,12 @@ def said_of(key: str, name: str) -> str:
     return "open"
 
 
-def ended(found: Evidence, name: str, key: str) -> bool:
+def ended(found: Compared, name: str, key: str) -> bool:
     """Return whether no run of an arm diverged."""
     return all(run.status == "done" for run in found.runs[f"{name}-{key}"].values())
 
 
-def _generalise(found: Evidence, name: str) -> list[str]:
+def _generalise(found: Compared, name: str) -> list[str]:
     return [
         label
         for key, label in LABELS.items()
@@ -209,7 +209,7 @@ def _generalise(found: Evidence, name: str) -> list[str]:
     ]
 
 
-def _flat(found: Evidence) -> list[str]:
+def _flat(found: Compared) -> list[str]:
     labels = []
     for key, label in LABELS.items():
         ratios = found.over_floor(f"bias-{key}")
@@ -218,7 +218,7 @@ def _flat(found: Evidence) -> list[str]:
     return labels
 
 
-def finding(found: Evidence) -> str:
+def finding(found: Compared) -> str:
     """Say which reach the floor, which generalise, and which do both, by means over seeds."""
     flat, with_bias = _flat(found), _generalise(found, "bias")
     both = [label for label in flat if label in with_bias]
@@ -244,19 +244,13 @@ def finding(found: Evidence) -> str:
     )
 
 
-def plots(found: Evidence) -> tuple[Plot, ...]:
-    """Return how the most telling algorithms go down with bias."""
+def plots(found: Compared) -> tuple[Plot, ...]:
+    """Return the final values, and how the most telling algorithms go down with bias."""
     shown = ("sam1", "label_noise", "usam", "large_lr", "sam5", "gd_decay")
-    chosen: Sequence[Arm] = [
-        arm for arm in arms(found.settings) if arm.key in [f"bias-{key}" for key in shown]
-    ]
-    columns = {
-        "train_loss": "training loss",
-        "test_error": "test error",
-        "trace_ggn": "Gauss–Newton trace",
-    }
+    columns = {column: NAMES[column] for column in ("train_loss", "test_error", "trace_ggn")}
     title = "With bias: equal gradients, SAM has half the epochs"
-    return (histories("algorithms-bias", title, chosen, found, columns),)
+    keys = [key for key in found.arms if key in {f"bias-{name}" for name in shown}]
+    return final_values(found), histories("algorithms-bias", title, found, keys, columns)
 
 
 COMPARISON = Comparison(

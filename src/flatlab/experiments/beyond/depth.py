@@ -36,10 +36,11 @@ from ...specs import spec
 from ...theory import bias_floor, no_bias_floor
 from ...training.config import Dtype, RunConfig
 from ...training.schedule import Phase
-from ..arms import CURVES, Arm, Comparison, against, data_spec, histories, said
+from ..arms import Arm, Comparison, data_spec
+from ..compared import Compared
 from ..contract import Verdict
-from ..evidence import Evidence
 from ..judging import FRACTION, THRESHOLD, above, below, near
+from ..showing import CURVES, against, final_values, histories, said
 
 Count = Annotated[int, Field(gt=0)]
 DEPTHS = (2, 3, 4, 5)
@@ -104,7 +105,7 @@ def arms(s: Settings) -> list[Arm]:
     return [arm(depth, bias) for depth in DEPTHS for bias in BIASES]
 
 
-def verdicts(found: Evidence) -> list[Verdict]:
+def verdicts(found: Compared) -> list[Verdict]:
     """Judge generalisation and floors at each depth, and whether the bias hurts."""
     made = []
     for depth in DEPTHS:
@@ -146,13 +147,13 @@ def verdicts(found: Evidence) -> list[Verdict]:
     return made
 
 
-def persists(found: Evidence, depth: int) -> bool:
+def persists(found: Compared, depth: int) -> bool:
     """Return whether, in the mean, a depth answers as two layers are said to."""
     without = found.mean(key(depth, "no_bias"), "test_error")
     return without < THRESHOLD <= found.mean(key(depth, "bias"), "test_error")
 
 
-def finding(found: Evidence) -> str:
+def finding(found: Compared) -> str:
     """Say at which depths the answer of two layers persists."""
 
     def error(depth: int, bias: str) -> str:
@@ -182,9 +183,8 @@ def finding(found: Evidence) -> str:
     return " ".join(lines)
 
 
-def plots(found: Evidence) -> tuple[Plot, ...]:
-    """Return test error against depth, and the histories with and without bias."""
-    made = arms(found.settings)
+def plots(found: Compared) -> tuple[Plot, ...]:
+    """Return final values, test error against depth, and histories with and without bias."""
     lines = {words: [key(depth, bias) for depth in DEPTHS] for bias, words in BIASES.items()}
     panel = Curves(
         "1-SAM's test error",
@@ -196,6 +196,7 @@ def plots(found: Evidence) -> tuple[Plot, ...]:
         xscale="linear",
     )
     return (
+        final_values(found),
         Plot(
             "depth-errors",
             "Depth and bias",
@@ -206,8 +207,8 @@ def plots(found: Evidence) -> tuple[Plot, ...]:
             histories(
                 f"depth-histories-{bias}",
                 f"1-SAM through training, {words}",
-                [arm for arm in made if arm.role == bias],
                 found,
+                [key(depth, bias) for depth in DEPTHS],
                 {"train_loss": "training loss", "test_error": "test error", "trace_ggn": "trace"},
             )
             for bias, words in BIASES.items()

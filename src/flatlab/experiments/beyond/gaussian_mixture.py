@@ -34,10 +34,11 @@ from ...plots import Curve, Curves, Plot, Reference
 from ...specs import spec
 from ...training.config import Dtype, RunConfig
 from ...training.schedule import Phase
-from ..arms import CURVES, Arm, Comparison, against, data_spec, said
+from ..arms import Arm, Comparison, data_spec
+from ..compared import Compared
 from ..contract import Verdict
-from ..evidence import Evidence
 from ..judging import above
+from ..showing import CURVES, against, said
 
 Count = Annotated[int, Field(gt=0)]
 BIASES = {"no_bias": "no bias", "bias": "bias"}
@@ -143,7 +144,7 @@ def arms(s: Settings) -> list[Arm]:
     ]
 
 
-def _larger(found: Evidence, claim: str, statement: str, paper: str, one: str, two: str) -> Verdict:
+def _larger(found: Compared, claim: str, statement: str, paper: str, one: str, two: str) -> Verdict:
     return above(
         f"beyond.gaussian_mixture.{claim}",
         f"{statement} (difference of test errors)",
@@ -154,7 +155,7 @@ def _larger(found: Evidence, claim: str, statement: str, paper: str, one: str, t
     )
 
 
-def verdicts(found: Evidence) -> list[Verdict]:
+def verdicts(found: Compared) -> list[Verdict]:
     """Judge 1-SAM against gradient descent, and bias against none."""
     made = []
     for size in SIZES:
@@ -190,7 +191,7 @@ def verdicts(found: Evidence) -> list[Verdict]:
     return made
 
 
-def finding(found: Evidence) -> str:
+def finding(found: Compared) -> str:
     """Say what the test errors are, beside the best possible one."""
     lines = []
     for size in SIZES:
@@ -214,7 +215,7 @@ def finding(found: Evidence) -> str:
     return " ".join(lines)
 
 
-def overview(found: Evidence) -> Plot:
+def plots(found: Compared) -> tuple[Plot, ...]:
     """Return test error against the separation, a panel for each number of examples."""
     x = found.settings.separations
     best = Curve("Bayes error", "reference", np.array(x), np.array([[bayes_error(t) for t in x]]))
@@ -236,12 +237,13 @@ def overview(found: Evidence) -> Plot:
                 xscale="linear",
             )
         )
-    return Plot(
+    picture = Plot(
         "gaussian-mixture",
         "Four Gaussian clusters in the pattern of xor",
         (tuple(panels),),
         CURVES,
     )
+    return (picture,)
 
 
 COMPARISON = Comparison(
@@ -255,6 +257,6 @@ COMPARISON = Comparison(
     arms=arms,
     verdicts=verdicts,
     finding=finding,
-    overview=overview,
+    plots=plots,
 )
 EXPERIMENT = COMPARISON.experiment(__name__)

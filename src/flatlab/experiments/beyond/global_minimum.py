@@ -34,10 +34,10 @@ from ...specs import spec
 from ...theory import bias_floor, layer_norm_floor
 from ...training.schedule import Phase
 from ..arms import Arm, Comparison
+from ..compared import Compared
 from ..contract import Verdict
-from ..evidence import Evidence
 from ..judging import mostly
-from ..wen2023.panels import Count, Sizes
+from ..sizes import Count, Sizes
 from ._xor import config, of_row
 
 SHARE = 0.8  # of the seeds, for "mostly"
@@ -121,12 +121,12 @@ def arms(s: Settings) -> list[Arm]:
     return [arm(key, label) for key, label in NETWORKS.items()]
 
 
-def reached(found: Evidence, key: str, tolerance: float) -> list[bool]:
+def reached(found: Compared, key: str, tolerance: float) -> list[bool]:
     """Return, for each seed, whether the trace ends within a tolerance of the floor."""
     return [abs(ratio - 1) <= tolerance for ratio in found.over_floor(key)]
 
 
-def verdicts(found: Evidence) -> list[Verdict]:
+def verdicts(found: Compared) -> list[Verdict]:
     """Judge the share of seeds within 10 % and within 2 % of the floor."""
     return [
         mostly(
@@ -142,7 +142,7 @@ def verdicts(found: Evidence) -> list[Verdict]:
     ]
 
 
-def finding(found: Evidence) -> str:
+def finding(found: Compared) -> str:
     """Say in how many seeds each network comes how close."""
     parts = []
     for key, label in NETWORKS.items():

@@ -28,10 +28,11 @@ from ...plots import Curves, Plot, Reference
 from ...specs import spec
 from ...training.config import Dtype, RunConfig
 from ...training.schedule import Phase
-from ..arms import CURVES, Arm, Comparison, against, data_spec
+from ..arms import Arm, Comparison, data_spec
+from ..compared import Compared
 from ..contract import Verdict
-from ..evidence import Evidence
 from ..judging import FRACTION, THRESHOLD, above, below
+from ..showing import CURVES, against
 
 Count = Annotated[int, Field(gt=0)]
 BIASES = {"no_bias": "no bias", "bias": "bias"}
@@ -127,7 +128,7 @@ def expected(k: int, size: str, bias: str) -> str:
     return "✗ not representable" if k == 3 and bias == "no_bias" else "open"
 
 
-def verdicts(found: Evidence) -> list[Verdict]:
+def verdicts(found: Compared) -> list[Verdict]:
     """Judge 1-SAM at each order and size, and whether the bias hurts or helps it."""
     made = []
     orders = found.settings.orders
@@ -166,7 +167,7 @@ def verdicts(found: Evidence) -> list[Verdict]:
     return made
 
 
-def finding(found: Evidence) -> str:
+def finding(found: Compared) -> str:
     """Say which orders are learnt, by whom, from how many examples."""
     lines, orders = [], found.settings.orders
     for size in SIZES:
@@ -187,7 +188,7 @@ def finding(found: Evidence) -> str:
     return " ".join(lines)
 
 
-def overview(found: Evidence) -> Plot:
+def plots(found: Compared) -> tuple[Plot, ...]:
     """Return test error against k, a panel for each number of examples."""
     panels, orders = [], found.settings.orders
     for size in SIZES:
@@ -207,12 +208,13 @@ def overview(found: Evidence) -> Plot:
                 xscale="linear",
             )
         )
-    return Plot(
+    picture = Plot(
         "parity-k",
         "Which parities are learnt",
         (tuple(panels),),
         CURVES,
     )
+    return (picture,)
 
 
 COMPARISON = Comparison(
@@ -226,6 +228,6 @@ COMPARISON = Comparison(
     arms=arms,
     verdicts=verdicts,
     finding=finding,
-    overview=overview,
+    plots=plots,
 )
 EXPERIMENT = COMPARISON.experiment(__name__)

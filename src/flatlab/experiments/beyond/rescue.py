@@ -43,11 +43,12 @@ from ...theory import bias_floor
 from ...training.config import Dtype
 from ...training.run import Run
 from ...training.schedule import Phase
-from ..arms import Arm, Comparison, Derived, histories
+from ..arms import Arm, Comparison, Derived, Line
+from ..compared import Compared, cut
 from ..contract import Verdict
-from ..evidence import Evidence
 from ..judging import NEAR, THRESHOLD, below
-from ..wen2023.panels import Count, Sizes
+from ..showing import NAMES, final_values, histories
+from ..sizes import Count, Sizes
 from ._xor import config, listed, network, of_row
 
 CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -105,8 +106,8 @@ def schedule(key: str, s: Settings, long: bool = False) -> list[Phase]:
     return [dataclasses.replace(p, rho=round(factor * p.rho, 6), **changes) for p in phases]
 
 
-def arms(s: Settings) -> list[Arm]:
-    """Return plain 1-SAM, the remedies, the network without bias, and the long runs."""
+def arms(s: Settings) -> list[Line]:
+    """Return plain 1-SAM, remedies, the network without bias, long runs, and early stopping."""
 
     def arm(key: str, label: str, bias: bool = True, long: bool = False) -> Arm:
         role = "sam" if key in ("plain", OTHER) else key.rpartition("_")[0]
@@ -122,7 +123,7 @@ def arms(s: Settings) -> list[Arm]:
     with_bias = [arm(key, label) for key, (label, _) in CHANGES.items()]
     total = s.long_epochs + s.long_epochs_second
     long = [arm(key, f"{label_of(key)}, {total:,} epochs", long=True) for key in LASTING]
-    return [*with_bias, arm(OTHER, "1-SAM without bias", bias=False), *long]
+    return [*with_bias, arm(OTHER, "1-SAM without bias", bias=False), *long, EARLY]
 
 
 def lasting(key: str) -> str:
@@ -140,12 +141,6 @@ def stopped(run: Run) -> Run:
     return cut(run, last)
 
 
-def cut(run: Run, last: int) -> Run:
-    """Return a run that ends with a row of its history."""
-    columns = {name: column[: last + 1] for name, column in run.columns.items()}
-    return dataclasses.replace(run, columns=columns)
-
-
 def miss(test_error: float, ratio: float) -> float:
     """Return the larger of both distances, each over its limit; below 1 is a success.
 
@@ -155,13 +150,13 @@ def miss(test_error: float, ratio: float) -> float:
     return max(test_error / THRESHOLD, abs(ratio - 1) / NEAR)
 
 
-def misses(found: Evidence, key: str) -> list[float]:
+def misses(found: Compared, key: str) -> list[float]:
     """Return how far each run of an arm is from success."""
     pairs = zip(found.final(key, "test_error"), found.over_floor(key), strict=True)
     return [miss(error, ratio) for error, ratio in pairs]
 
 
-def best_misses(found: Evidence, key: str) -> list[float]:
+def best_misses(found: Compared, key: str) -> list[float]:
     """Return how close each run of an arm ever comes, over its logged epochs."""
     best = []
     for seed, run in found.runs[key].items():
@@ -176,7 +171,7 @@ def label_of(key: str) -> str:
     return EARLY.label if key == EARLY.key else CHANGES[key][0]
 
 
-def verdicts(found: Evidence) -> list[Verdict]:
+def verdicts(found: Compared) -> list[Verdict]:
     """Judge plain 1-SAM, every remedy, and whether any epoch of the plain runs would do."""
     what = f"test error below {THRESHOLD:g} and trace within {NEAR:.0%} of the floor (larger miss)"
     judged = [
@@ -219,7 +214,7 @@ def verdicts(found: Evidence) -> list[Verdict]:
     return judged
 
 
-def finding(found: Evidence) -> str:
+def finding(found: Compared) -> str:
     """Say which remedies succeed in every seed, which in none, and how plain 1-SAM ends."""
     everywhere = [label_of(k) for k in REMEDIES if all(m < 1 for m in misses(found, k))]
     nowhere = [label_of(k) for k in REMEDIES if all(m >= 1 for m in misses(found, k))]
@@ -238,13 +233,12 @@ def finding(found: Evidence) -> str:
     )
 
 
-def plots(found: Evidence) -> tuple[Plot, ...]:
-    """Return how one strength of each remedy goes down."""
+def plots(found: Compared) -> tuple[Plot, ...]:
+    """Return the final values, and how one strength of each remedy goes down."""
     shown = ("plain", "bias_decay_large", "bias_lr_zero", "input_noise_large", "decay_large")
-    chosen = [arm for arm in arms(found.settings) if arm.key in shown]
-    columns = {"test_error": "test error", "trace_ggn": "Gauss–Newton trace"}
+    columns = {column: NAMES[column] for column in ("test_error", "trace_ggn")}
     title = "Remedies on the way down"
-    return (histories("rescue-histories", title, chosen, found, columns),)
+    return final_values(found), histories("rescue-histories", title, found, shown, columns)
 
 
 EARLY = Derived("early", "early stopping", "plain", stopped, "gd")
@@ -259,6 +253,5 @@ COMPARISON = Comparison(
     verdicts=verdicts,
     finding=finding,
     plots=plots,
-    derived=(EARLY,),
 )
 EXPERIMENT = COMPARISON.experiment(__name__)

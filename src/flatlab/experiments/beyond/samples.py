@@ -39,11 +39,12 @@ from pydantic import Field
 
 from ...plots import Curve, Curves, Plot
 from ...specs import spec
-from ..arms import CURVES, Arm, Comparison, said
+from ..arms import Arm, Comparison
+from ..compared import Compared
 from ..contract import Interval, Verdict
-from ..evidence import Evidence
 from ..judging import NEAR, THRESHOLD, above, below
-from ..wen2023.panels import Count, Sizes
+from ..showing import CURVES, final_values, said
+from ..sizes import Count, Sizes
 from ._xor import config, floor, network, of_row
 
 NETWORKS = {"no_bias": "without bias", "bias": "with bias"}
@@ -135,14 +136,14 @@ def slope(ratios: Sequence[float], values: Sequence[float], resolution: float = 
     return float(stats.linregress(np.log(ratios[:end]), y).slope)
 
 
-def by_size(found: Evidence, name: str, column: str) -> dict[int, list[float]]:
+def by_size(found: Compared, name: str, column: str) -> dict[int, list[float]]:
     """Return seed → a column's last value at each size, of the seeds that have all sizes."""
     runs = [found.runs[key(name, n)] for n in sizes(found.settings)]
     seeds = [seed for seed in runs[0] if all(seed in part for part in runs)]
     return {seed: [part[seed].final[column] for part in runs] for seed in seeds}
 
 
-def slopes(found: Evidence, name: str, column: str) -> list[float]:
+def slopes(found: Compared, name: str, column: str) -> list[float]:
     """Return the slope in each seed that has one."""
     s = found.settings
     resolution = 3 / s.n_test if column == "test_error" else 0.0
@@ -151,7 +152,7 @@ def slopes(found: Evidence, name: str, column: str) -> list[float]:
     return [value for value in fitted if np.isfinite(value)]
 
 
-def needed(found: Evidence, name: str) -> dict[int, float]:
+def needed(found: Compared, name: str) -> dict[int, float]:
     """Return seed → the n from which on the test error is below 0.1; twice the largest if none."""
     return {
         seed: first_below(sizes(found.settings), errors)
@@ -170,12 +171,12 @@ def first_below(ns: Sequence[int], errors: Sequence[float]) -> float:
     return float(ns[first]) if first < len(ns) else 2.0 * ns[-1]
 
 
-def fit(found: Evidence, *names: str) -> bool:
+def fit(found: Compared, *names: str) -> bool:
     """Return whether these networks can be judged."""
     return found.fit(*(key(name, n) for name in names for n in sizes(found.settings)))
 
 
-def verdicts(found: Evidence) -> list[Verdict]:
+def verdicts(found: Compared) -> list[Verdict]:
     """Judge the law by the slopes, and the price of a bias by the sizes that are needed."""
     judged = [
         below(
@@ -206,7 +207,7 @@ def verdicts(found: Evidence) -> list[Verdict]:
     return judged
 
 
-def finding(found: Evidence) -> str:
+def finding(found: Compared) -> str:
     """Say how fast errors fall, and from where on each network generalises."""
     parts = []
     for name, where in NETWORKS.items():
@@ -227,8 +228,8 @@ def _said(values: list[float]) -> str:
     return said(Interval.of(values), float(np.mean(values)), 2) if values else "not to be fitted"
 
 
-def plots(found: Evidence) -> tuple[Plot, ...]:
-    """Return test error, test loss and trace over floor against n/d."""
+def plots(found: Compared) -> tuple[Plot, ...]:
+    """Return the final values; and test error, test loss and trace over floor against n/d."""
     s = found.settings
     x = np.array(sizes(s)) / s.d
 
@@ -260,7 +261,7 @@ def plots(found: Evidence) -> tuple[Plot, ...]:
         panel("sharpness", "trace over its floor", ratios),
     )
     title = "How many examples does a flat minimum need? 1-SAM on xor"
-    return (Plot("samples-law", title, (panels,), CURVES),)
+    return final_values(found), Plot("samples-law", title, (panels,), CURVES)
 
 
 COMPARISON = Comparison(

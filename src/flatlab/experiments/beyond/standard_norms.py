@@ -37,10 +37,11 @@ from ...plots import Plot
 from ...specs import spec
 from ...training.config import Dtype, RunConfig
 from ...training.schedule import Phase
-from ..arms import Arm, Comparison, data_spec, histories, said
+from ..arms import Arm, Comparison, data_spec
+from ..compared import Compared
 from ..contract import Verdict
-from ..evidence import Evidence
 from ..judging import FRACTION, THRESHOLD, below
+from ..showing import final_values, histories, said
 
 Count = Annotated[int, Field(gt=0)]
 KINDS: dict[str, dict[str, Any]] = {
@@ -120,7 +121,7 @@ def arms(s: Settings) -> list[Arm]:
     return [arm(kind, pair) for pair in PAIRS for kind in KINDS]
 
 
-def verdicts(found: Evidence) -> list[Verdict]:
+def verdicts(found: Compared) -> list[Verdict]:
     """Judge whether each generalises, and whether the two of a kind answer alike."""
     made = [
         below(
@@ -149,7 +150,7 @@ def verdicts(found: Evidence) -> list[Verdict]:
     return made
 
 
-def finding(found: Evidence) -> str:
+def finding(found: Compared) -> str:
     """Say how each standard norm compares with the simplified one."""
 
     def error(key: str) -> str:
@@ -173,17 +174,21 @@ def finding(found: Evidence) -> str:
     return " ".join(lines)
 
 
-def plots(found: Evidence) -> tuple[Plot, ...]:
-    """Return the histories of each pair."""
-    return tuple(
-        histories(
-            f"standard-norms-{pair}",
-            f"{name} through training by 1-SAM",
-            [arm for arm in arms(found.settings) if arm.key.partition("_")[2] == pair],
-            found,
-            {"train_loss": "training loss", "test_error": "test error", "trace_ggn": "trace"},
-        )
-        for pair, name in PAIRS.items()
+def plots(found: Compared) -> tuple[Plot, ...]:
+    """Return the final values, and the histories of each pair."""
+    columns = {"train_loss": "training loss", "test_error": "test error", "trace_ggn": "trace"}
+    return (
+        final_values(found),
+        *(
+            histories(
+                f"standard-norms-{pair}",
+                f"{name} through training by 1-SAM",
+                found,
+                [f"{kind}_{pair}" for kind in KINDS],
+                columns,
+            )
+            for pair, name in PAIRS.items()
+        ),
     )
 
 

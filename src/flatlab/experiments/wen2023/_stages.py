@@ -9,24 +9,22 @@ import numpy as np
 
 from ...models import Params
 from ...training.run import Run
-from ..analysis import finals
+from ..compared import Compared, after_first_phase, at
 from ..contract import Verdict
-from ..evidence import after_first_phase, at
 from ..judging import FRACTION, INTERPOLATES, THRESHOLD, below, on_minimum
 from ._figure2b import carried_by_four
-from .panels import Evidence
 
 NEARLY_ZERO = 0.9  # training loss; the zero function has 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """A moment to look at: the end of a part's phase.
+    """A moment to look at: the end of one of an arm's phases.
 
     Attributes:
         key: Its name in claims.
         label: Its name in tables and sentences.
-        part: The part's key.
+        part: The arm's key.
         last: Whether it is the end of the last phase, not of the first.
         needs: The preset whose epochs are enough to say that signs or trace are not reached.
         readable: Whether to judge the weights too, not only what the network does.
@@ -39,11 +37,11 @@ class Stage:
     needs: str = "lab"
     readable: bool = True
 
-    def fit(self, found: Evidence) -> bool:
+    def fit(self, found: Compared) -> bool:
         """Return whether it can be judged: sizes are large enough, every run got there."""
         return found.decisive and not self.lost(found)
 
-    def lost(self, found: Evidence) -> int:
+    def lost(self, found: Compared) -> int:
         """Return how many runs diverged on their way there."""
         runs = found.runs[self.part].values()
         there = [run.status == "done" or (not self.last and bool(run.ends)) for run in runs]
@@ -62,7 +60,7 @@ class Stage:
         return run.params if self.last or not run.ends else run.ends[0]
 
 
-def over_infimum(found: Evidence, stage: Stage, share: float = 1.0) -> list[float]:
+def over_infimum(found: Compared, stage: Stage, share: float = 1.0) -> list[float]:
     """Return the Gauss–Newton trace over the xor network's infimum of the same data.
 
     `share` is how much of the stage's last phase has passed.
@@ -74,7 +72,7 @@ def over_infimum(found: Evidence, stage: Stage, share: float = 1.0) -> list[floa
     ]
 
 
-def because(found: Evidence, stage: Stage) -> str:
+def because(found: Compared, stage: Stage) -> str:
     """Say what happened to the network up to a stage, in means over seeds."""
     runs = list(found.runs[stage.part].values())
     loss = float(np.mean([stage.value(run, "train_loss") for run in runs]))
@@ -100,22 +98,22 @@ def off_minimum(runs: Sequence[Run]) -> str:
     )
 
 
-def second_phase(group: list[Run], decisive: bool) -> Verdict:
+def second_phase(found: Compared, key: str, decisive: bool) -> Verdict:
     """Judge what Table 1 says of Sim-BN, at the end of the second phase."""
     verdict = below(
         "wen2023.table1.sim_bn_second",
         "1-SAM with simplified BatchNorm generalises after its second phase, of radius 1, too "
         "(test error)",
-        finals(group, "test_error"),
+        found.final(key, "test_error"),
         THRESHOLD,
         decisive=decisive,
         within=FRACTION,
         paper="✓",
     )
-    losses = finals(group, "train_loss")
+    losses = found.final(key, "train_loss")
     verdict = on_minimum(verdict, losses, decisive=decisive)
     if verdict.holds is False and np.mean(losses) >= INTERPOLATES:
-        return dataclasses.replace(verdict, because=off_minimum(group))
+        return dataclasses.replace(verdict, because=off_minimum(list(found.runs[key].values())))
     return verdict
 
 

@@ -20,12 +20,14 @@ What the paper leaves unsaid, and what is done here:
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...models import TwoLayer
 from ...specs import spec
 from ...theory import no_bias_floor
-from .panels import Count, Figure, Sizes, baseline, experiment, row, scenario_one
+from ..arms import Arm
+from ..sizes import Count, Sizes
+from ._figure import figure
+from ._scenarios import scenario_one
+from ._table2 import baseline, row
 
 
 @spec
@@ -43,21 +45,21 @@ PRESETS = {
 }
 
 
-def architecture(s: Any) -> TwoLayer:
-    """Return the network of both panels."""
-    return TwoLayer(width=s.width, bias=False)
+def arms(s: Settings) -> list[Arm]:
+    """Return both panels."""
+    return baseline(
+        s, 1, TwoLayer(width=s.width, bias=False), no_bias_floor, "floor, reached only on kinks"
+    )
 
 
-FIGURE = Figure(
-    number=1,
+COMPARISON = figure(
+    1,
     title="Scenario I: two-layer ReLU network without bias",
     claim="without bias, gradient descent with weight decay and 1-SAM both generalise, and the "
     "trace falls under both",
-    parts=baseline(
-        1, architecture, lambda data, s: no_bias_floor(data), "floor, reached only on kinks"
-    ),
+    arms=arms,
     presets=PRESETS,
     verdicts=scenario_one,
     scores=True,
 )
-EXPERIMENT = experiment(FIGURE, __name__)
+EXPERIMENT = COMPARISON.experiment(__name__)

@@ -32,17 +32,20 @@ What the paper leaves unsaid, and what is done here:
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
-
-from pydantic import Field
 
 from ...data import Dataset
 from ...losses import Loss
 from ...models import Init, TwoLayer
 from ...specs import spec
 from ...theory import batch_norm_xor, layer_norm_floor, logistic_floor
+from ..arms import Arm
+from ..compared import Compared
 from ..contract import Verdict
-from .panels import Count, Evidence, Figure, Part, Sizes, experiment, generalises, near, row
+from ..judging import near
+from ..sizes import Count, Positive, Sizes
+from ._figure import figure, papers
+from ._scenarios import generalises
+from ._table2 import row, trained
 
 NEARLY = 0.01  # test error below which a network generalises nearly perfectly
 SCALE = 0.01  # of the initial first layer in 10b
@@ -56,8 +59,8 @@ class Settings(Sizes):
     batch_epochs: Count = row("10a").epochs
     layer_epochs: Count = row("10b").epochs
     layer_epochs_second: Count = row("10b", 1).epochs
-    gamma_scale: Annotated[float, Field(gt=0)] = 4.0
-    ln_epsilon: Annotated[float, Field(gt=0)] = 1e-3
+    gamma_scale: Positive = 4.0
+    ln_epsilon: Positive = 1e-3
 
 
 PRESETS = {
@@ -76,18 +79,24 @@ PRESETS = {
 }
 
 
-def batch_norm(s: Any) -> TwoLayer:
-    """Return the network of panel a."""
-    return TwoLayer(width=s.width, norm="batch", init=Init(gamma_scale=s.gamma_scale))
+def arms(s: Settings) -> list[Arm]:
+    """Return both panels."""
+    loss, small = Loss("logistic", smoothing=SMOOTHING), Init(first_layer_scale=SCALE)
+    batch = TwoLayer(width=s.width, norm="batch", init=Init(gamma_scale=s.gamma_scale))
+    layer = TwoLayer(width=s.width, norm="layer", ln_epsilon=s.ln_epsilon, init=small)
+
+    def floor(data: Dataset) -> float:
+        return logistic_floor(
+            data, SMOOTHING, lambda scaled: layer_norm_floor(scaled, s.ln_epsilon)
+        )
+
+    return [
+        trained(s, "batch", "10a", "Sim-BN", batch, xor_infimum, "Sim-BN's xor network", loss=loss),
+        trained(s, "layer", "10b", "Sim-LN", layer, floor, "Sim-LN's floor", loss=loss),
+    ]
 
 
-def layer_norm(s: Any) -> TwoLayer:
-    """Return the network of panel b."""
-    init = Init(first_layer_scale=SCALE)
-    return TwoLayer(width=s.width, norm="layer", ln_epsilon=s.ln_epsilon, init=init)
-
-
-def xor_infimum(data: Dataset, s: Any) -> float:
+def xor_infimum(data: Dataset) -> float:
     """Return the infimum of the trace along the xor network with Sim-BN.
 
     It is proportional to |f|, which is γ_p in the place of 1, and ℓ'' is p(1 − p) in that of 2.
@@ -96,14 +105,9 @@ def xor_infimum(data: Dataset, s: Any) -> float:
     return SMOOTHING * (1 - SMOOTHING) / 2 * gamma * batch_norm_xor(data)
 
 
-def floor(data: Dataset, s: Any) -> float:
-    """Return the least trace with Sim-LN."""
-    return logistic_floor(data, SMOOTHING, lambda scaled: layer_norm_floor(scaled, s.ln_epsilon))
-
-
-def verdicts(found: Evidence) -> list[Verdict]:
+def verdicts(found: Compared) -> list[Verdict]:
     """Judge what the paper says of the figure."""
-    judged = [v for part in found.figure.parts for v in generalises(found, part, NEARLY)]
+    judged = [v for arm in papers(found) for v in generalises(found, arm, NEARLY)]
     judged.append(
         near(
             "wen2023.fig10.layer_reaches_bound",
@@ -115,17 +119,13 @@ def verdicts(found: Evidence) -> list[Verdict]:
     return judged
 
 
-FIGURE = Figure(
-    number=10,
+COMPARISON = figure(
+    10,
     title="Logistic loss: networks with normalisation, 1-SAM",
     claim="with the logistic loss, 1-SAM nearly perfectly generalises with simplified BatchNorm "
     "and with simplified LayerNorm",
-    parts=(
-        Part("batch", "10a", "Sim-BN", batch_norm, xor_infimum, "Sim-BN's xor network"),
-        Part("layer", "10b", "Sim-LN", layer_norm, floor, "Sim-LN's floor"),
-    ),
+    arms=arms,
     presets=PRESETS,
     verdicts=verdicts,
-    loss=Loss("logistic", smoothing=SMOOTHING),
 )
-EXPERIMENT = experiment(FIGURE, __name__)
+EXPERIMENT = COMPARISON.experiment(__name__)

@@ -17,13 +17,16 @@ What the paper leaves unsaid, and what is done here:
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...models import Deep
 from ...specs import spec
 from ...theory import bias_floor
+from ..arms import Arm
+from ..compared import Compared
 from ..contract import Verdict
-from .panels import Count, Evidence, Figure, Sizes, baseline, experiment, row, scenario_two
+from ..sizes import Count, Sizes
+from ._figure import figure
+from ._scenarios import scenario_two
+from ._table2 import baseline, row
 
 DEPTH = 3
 
@@ -43,29 +46,30 @@ PRESETS = {
 }
 
 
-def architecture(s: Any) -> Deep:
-    """Return the network of both panels."""
-    return Deep(depth=DEPTH, width=s.width)
+def arms(s: Settings) -> list[Arm]:
+    """Return both panels."""
+    return baseline(
+        s,
+        11,
+        Deep(depth=DEPTH, width=s.width),
+        lambda data: bias_floor(data, depth=DEPTH),
+        "floor, attained",
+        "SGD + weight decay",
+    )
 
 
-def verdicts(found: Evidence) -> list[Verdict]:
+def verdicts(found: Compared) -> list[Verdict]:
     """Judge what the paper says of the figure."""
     return scenario_two(found, much=True, bound_needs="paper")
 
 
-FIGURE = Figure(
-    number=11,
+COMPARISON = figure(
+    11,
     title="Scenario II: three-layer ReLU network with bias in the first layer",
     claim="with three layers and a bias in the first, 1-SAM ends flatter than SGD with weight "
     "decay and generalises much worse",
-    parts=baseline(
-        11,
-        architecture,
-        lambda data, s: bias_floor(data, depth=DEPTH),
-        "floor, attained",
-        "SGD + weight decay",
-    ),
+    arms=arms,
     presets=PRESETS,
     verdicts=verdicts,
 )
-EXPERIMENT = experiment(FIGURE, __name__)
+EXPERIMENT = COMPARISON.experiment(__name__)

@@ -52,17 +52,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
-from ...data import Dataset
 from ...models import Init, Params, TwoLayer
 from ...specs import spec
 from ...theory import batch_norm_xor
+from ..arms import Arm
+from ..compared import Compared
 from ..contract import Verdict
-from ..judging import FRACTION, INTERPOLATES, THRESHOLD, on_minimum
+from ..judging import FRACTION, INTERPOLATES, THRESHOLD, above, below, near, on_minimum
+from ..sizes import Count, Positive, Sizes
+from ._figure import figure
 from ._figure2b import (
     PRINTED_COLUMNS,
     column_norms,
@@ -73,20 +75,9 @@ from ._figure2b import (
     patterns,
     printed_neurons,
 )
+from ._scenarios import unless_short
 from ._stages import Stage, because, over_infimum
-from .panels import (
-    Count,
-    Evidence,
-    Figure,
-    Part,
-    Sizes,
-    above,
-    below,
-    experiment,
-    near,
-    row,
-    unless_short,
-)
+from ._table2 import row, trained
 
 ALIGNED = 0.1  # sine of the angle between a neuron and its feature
 LARGER = 0.5  # length of another column over that of the first two
@@ -103,8 +94,8 @@ class Settings(Sizes):
     usam_epochs_second: Count = 5_000
     half_epochs: Count = 5_000
     half_epochs_second: Count = 15_000
-    half_rho: Annotated[float, Field(gt=0)] = 0.5
-    gamma_scale: Annotated[float, Field(gt=0)] = 4.0
+    half_rho: Positive = 0.5
+    gamma_scale: Positive = 4.0
 
 
 PRESETS = {
@@ -145,22 +136,27 @@ STAGES = (
 )
 
 
-def architecture(s: Any) -> TwoLayer:
-    """Return the network."""
-    return TwoLayer(width=s.width, norm="batch", init=Init(gamma_scale=s.gamma_scale))
+def arms(s: Settings) -> list[Arm]:
+    """Return the panel, and two arms of ours that change its ascent and its second radius."""
+
+    def arm(key: str, label: str, **changes: Any) -> Arm:
+        arch = TwoLayer(width=s.width, norm="batch", init=Init(gamma_scale=s.gamma_scale))
+        words = "xor network's infimum"
+        return trained(s, key, "2a", label, arch, batch_norm_xor, words, **changes)
+
+    return [
+        arm("sam", "1-SAM"),
+        arm("usam", "not normalised (ours)", ours=True, algorithm="usam"),
+        arm("half", "second radius halved (ours)", ours=True, last={"rho": s.half_rho}),
+    ]
 
 
-def infimum(data: Dataset, s: Any) -> float:
-    """Return the infimum of the trace along the xor network."""
-    return batch_norm_xor(data)
-
-
-def verdicts(found: Evidence) -> list[Verdict]:
+def verdicts(found: Compared) -> list[Verdict]:
     """Judge what the paper says of the figure, at each stage."""
     return [verdict for stage in STAGES for verdict in _judged(found, stage)]
 
 
-def _judged(found: Evidence, stage: Stage) -> list[Verdict]:
+def _judged(found: Compared, stage: Stage) -> list[Verdict]:
     fit, name = stage.fit(found), f"wen2023.fig2.{stage.key}"
 
     def values(column: str) -> list[float]:
@@ -175,7 +171,8 @@ def _judged(found: Evidence, stage: Stage) -> list[Verdict]:
     def settled(verdict: Verdict, needs: str = "lab") -> Verdict:
         verdict = unless_short(found, verdict, stage.part, needs, not stage.last)
         verdict = on_minimum(verdict, losses, decisive=fit)
-        if found.part(stage.part).ours:
+        arm = found.arms[stage.part]
+        if isinstance(arm, Arm) and arm.ours:
             verdict = dataclasses.replace(verdict, paper="ours")
         if found.decisive and (lost := stage.lost(found)):
             return dataclasses.replace(verdict, reason=f"{lost} of {len(losses)} runs diverged")
@@ -256,7 +253,7 @@ def _judged(found: Evidence, stage: Stage) -> list[Verdict]:
     ]
 
 
-def tables(found: Evidence) -> dict[str, list[dict[str, Any]]]:
+def tables(found: Compared) -> dict[str, list[dict[str, Any]]]:
     """Return Figure 2b, the paper's beside ours of the first seed, and the columns' norms."""
     rows, norms = printed_neurons(), [column_norms("paper", [PRINTED_COLUMNS], None)]
     for stage in STAGES:
@@ -269,7 +266,7 @@ def tables(found: Evidence) -> dict[str, list[dict[str, Any]]]:
     return {"fig2b": rows, "fig2b-columns": norms}
 
 
-def finding(found: Evidence) -> str:
+def finding(found: Compared) -> str:
     """Say what came out at each stage, in means over seeds."""
     said = []
     for stage in STAGES:
@@ -291,35 +288,15 @@ def finding(found: Evidence) -> str:
     return "; ".join(said) + "."
 
 
-FIGURE = Figure(
-    number=2,
+COMPARISON = figure(
+    2,
     title="Simplified BatchNorm",
     claim="with simplified BatchNorm, 1-SAM finds a flat minimum that generalises and whose four "
     "largest neurons are ±x1 ± x2",
-    parts=(
-        Part("sam", "2a", "1-SAM", architecture, infimum, "xor network's infimum"),
-        Part(
-            "usam",
-            "2a",
-            "not normalised (ours)",
-            architecture,
-            infimum,
-            "xor network's infimum",
-            algorithm="usam",
-        ),
-        Part(
-            "half",
-            "2a",
-            "second radius halved (ours)",
-            architecture,
-            infimum,
-            "xor network's infimum",
-            last_rho="half_rho",
-        ),
-    ),
+    arms=arms,
     presets=PRESETS,
     verdicts=verdicts,
     tables=tables,
     finding=finding,
 )
-EXPERIMENT = experiment(FIGURE, __name__)
+EXPERIMENT = COMPARISON.experiment(__name__)

@@ -35,8 +35,8 @@ from ...theory.constructions import memorising
 from ...theory.pictures import memorising_on_the_circle
 from ...theory.sights import circle_points, circle_regions
 from ...training.run import Run
+from ..compared import large_enough
 from ..contract import Experiment, Findings, Planned, Verdict
-from ..evidence import large_enough
 
 LOSS = 1e-12
 TRACE = 1e-6

@@ -19,23 +19,16 @@ What the paper leaves unsaid, and what is done here:
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...models import TwoLayer
 from ...specs import spec
 from ...theory import bias_floor
+from ..arms import Arm
+from ..compared import Compared
 from ..contract import Verdict
-from .panels import (
-    Count,
-    Epochs,
-    Evidence,
-    Figure,
-    Sizes,
-    baseline,
-    experiment,
-    row,
-    scenario_two,
-)
+from ..sizes import Count, Epochs, Sizes
+from ._figure import figure
+from ._scenarios import scenario_two
+from ._table2 import baseline, row
 
 
 @spec
@@ -63,24 +56,24 @@ PRESETS = {
 }
 
 
-def architecture(s: Any) -> TwoLayer:
-    """Return the network of both panels."""
-    return TwoLayer(width=s.width)
+def arms(s: Settings) -> list[Arm]:
+    """Return both panels."""
+    return baseline(s, 4, TwoLayer(width=s.width), bias_floor, "floor, attained")
 
 
-def verdicts(found: Evidence) -> list[Verdict]:
+def verdicts(found: Compared) -> list[Verdict]:
     """Judge what the paper says of the figure."""
     return scenario_two(found, fails=True, degrades_after=4000)
 
 
-FIGURE = Figure(
-    number=4,
+COMPARISON = figure(
+    4,
     title="Scenario II: two-layer ReLU network with bias",
     claim="with bias, 1-SAM ends flatter than gradient descent with weight decay, at the trace's "
     "lower bound, and generalises worse, the more so after epoch 4,000",
-    parts=baseline(4, architecture, lambda data, s: bias_floor(data), "floor, attained"),
+    arms=arms,
     presets=PRESETS,
     verdicts=verdicts,
     scores=True,
 )
-EXPERIMENT = experiment(FIGURE, __name__)
+EXPERIMENT = COMPARISON.experiment(__name__)

@@ -35,22 +35,15 @@ What the paper leaves unsaid, and what is done here:
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...models import TwoLayer
 from ...specs import spec
+from ..arms import Arm
+from ..compared import Compared
 from ..contract import Verdict
-from .panels import (
-    Count,
-    Epochs,
-    Evidence,
-    Figure,
-    Sizes,
-    baseline,
-    experiment,
-    row,
-    scenario_two,
-)
+from ..sizes import Count, Epochs, Sizes
+from ._figure import figure
+from ._scenarios import scenario_two
+from ._table2 import baseline, row
 
 
 @spec
@@ -80,23 +73,25 @@ PRESETS = {
 }
 
 
-def architecture(s: Any) -> TwoLayer:
-    """Return the network of both panels."""
-    return TwoLayer(width=s.width, activation="softplus")
+def arms(s: Settings) -> list[Arm]:
+    """Return both panels."""
+    return baseline(
+        s, 5, TwoLayer(width=s.width, activation="softplus"), descent="SGD + weight decay"
+    )
 
 
-def verdicts(found: Evidence) -> list[Verdict]:
+def verdicts(found: Compared) -> list[Verdict]:
     """Judge what the paper says of the figure."""
     return scenario_two(found, fails=True, degrades_after=4000)
 
 
-FIGURE = Figure(
-    number=5,
+COMPARISON = figure(
+    5,
     title="Scenario II: two-layer softplus network with bias",
     claim="with bias and softplus, 1-SAM ends flatter than SGD with weight decay and generalises "
     "worse",
-    parts=baseline(5, architecture, descent="SGD + weight decay"),
+    arms=arms,
     presets=PRESETS,
     verdicts=verdicts,
 )
-EXPERIMENT = experiment(FIGURE, __name__)
+EXPERIMENT = COMPARISON.experiment(__name__)

@@ -31,29 +31,23 @@ What the paper leaves unsaid, and what is done here:
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from ...data import Dataset
 from ...models import Init, Params, TwoLayer
 from ...specs import spec
 from ...theory import layer_norm_floor
 from ...training.run import Run
+from ..arms import Arm
+from ..compared import Compared
 from ..contract import Verdict
-from .panels import (
-    Count,
-    Evidence,
-    Figure,
-    Part,
-    Sizes,
-    above,
-    experiment,
-    generalises,
-    near,
-    row,
-)
+from ..judging import above, near
+from ..sizes import Count, Positive, Sizes
+from ._figure import figure, papers
+from ._scenarios import generalises
+from ._table2 import row, trained
 
 NEARLY = 0.01  # test error below which a network generalises almost perfectly
 SCALE = 0.01  # of the initial first layer in 6a
@@ -68,7 +62,7 @@ class Settings(Sizes):
     held_epochs: Count = row("6b").epochs
     held_epochs_second: Count = row("6b", 1).epochs
     held_epochs_third: Count = row("6b", 2).epochs
-    ln_epsilon: Annotated[float, Field(gt=0)] = 1e-3
+    ln_epsilon: Positive = 1e-3
 
 
 PRESETS = {
@@ -88,20 +82,21 @@ PRESETS = {
 }
 
 
-def standard(s: Any) -> TwoLayer:
-    """Return the network of panel a."""
-    init = Init(first_layer_scale=SCALE)
-    return TwoLayer(width=s.width, norm="layer", ln_epsilon=s.ln_epsilon, init=init)
+def arms(s: Settings) -> list[Arm]:
+    """Return both panels."""
 
+    def arm(key: str, panel: str, label: str, init: Init, **changes: Any) -> Arm:
+        arch = TwoLayer(width=s.width, norm="layer", ln_epsilon=s.ln_epsilon, init=init)
+        return trained(s, key, panel, label, arch, floor, "floor, attained", **changes)
 
-def held(s: Any) -> TwoLayer:
-    """Return the network of panel b."""
-    return TwoLayer(width=s.width, norm="layer", ln_epsilon=s.ln_epsilon)
+    def floor(data: Dataset) -> float:
+        return layer_norm_floor(data, s.ln_epsilon)
 
-
-def floor(data: Dataset, s: Any) -> float:
-    """Return the least trace, 2."""
-    return layer_norm_floor(data, s.ln_epsilon)
+    held = "a first layer of norm 10"
+    return [
+        arm("free", "6a", "a free first layer", Init(first_layer_scale=SCALE)),
+        arm("held", "6b", held, Init(), max_first_layer_norm=LIMIT),
+    ]
 
 
 def first_layer_norm(params: Params) -> float:
@@ -122,18 +117,18 @@ def growth(run: Run) -> float:
     return end / start
 
 
-def verdicts(found: Evidence) -> list[Verdict]:
+def verdicts(found: Compared) -> list[Verdict]:
     """Judge what the paper says of the figure."""
-    judged = [v for part in found.figure.parts for v in generalises(found, part, NEARLY)]
+    judged = [v for arm in papers(found) for v in generalises(found, arm, NEARLY)]
     judged += [
         near(
-            f"wen2023.fig6.{part.key}_reaches_bound",
-            f"1-SAM with {part.label} reaches the lower bound of the trace, approximately "
+            f"wen2023.fig6.{arm.key}_reaches_bound",
+            f"1-SAM with {arm.label} reaches the lower bound of the trace, approximately "
             "(trace/bound)",
-            found.over_floor(part.key),
-            decisive=found.fit(part.key),
+            found.over_floor(arm.key),
+            decisive=found.fit(arm.key),
         )
-        for part in found.figure.parts
+        for arm in papers(found)
     ]
     judged.append(
         above(
@@ -149,16 +144,16 @@ def verdicts(found: Evidence) -> list[Verdict]:
     return judged
 
 
-def tables(found: Evidence) -> dict[str, list[dict[str, Any]]]:
+def tables(found: Compared) -> dict[str, list[dict[str, Any]]]:
     """Return the first layer's norm at the start and at the end, mean over seeds."""
     rows = []
-    for part in found.figure.parts:
-        pairs = np.array([norms(run) for run in found.runs[part.key].values()]).reshape(-1, 2)
+    for arm in papers(found):
+        pairs = np.array([norms(run) for run in found.runs[arm.key].values()]).reshape(-1, 2)
         start, end = (float(v) for v in pairs.mean(0)) if len(pairs) else (None, None)
         rows.append(
             {
-                "panel": part.panel,
-                "part": part.label,
+                "panel": arm.panel,
+                "part": arm.label,
                 "initial_norm": start,
                 "final_norm": end,
                 "final/initial": float(np.mean(pairs[:, 1] / pairs[:, 0])) if len(pairs) else None,
@@ -168,25 +163,14 @@ def tables(found: Evidence) -> dict[str, list[dict[str, Any]]]:
     return {"fig6-first-layer": rows}
 
 
-FIGURE = Figure(
-    number=6,
+COMPARISON = figure(
+    6,
     title="Scenario III: simplified LayerNorm, 1-SAM",
     claim="with simplified LayerNorm, 1-SAM almost perfectly generalises and reaches the trace's "
     "lower bound, with a free first layer, whose norm grows, and with one held to norm 10",
-    parts=(
-        Part("free", "6a", "a free first layer", standard, floor, "floor, attained"),
-        Part(
-            "held",
-            "6b",
-            "a first layer of norm 10",
-            held,
-            floor,
-            "floor, attained",
-            max_first_layer_norm=LIMIT,
-        ),
-    ),
+    arms=arms,
     presets=PRESETS,
     verdicts=verdicts,
     tables=tables,
 )
-EXPERIMENT = experiment(FIGURE, __name__)
+EXPERIMENT = COMPARISON.experiment(__name__)

@@ -22,17 +22,19 @@ What the paper leaves unsaid, and what is done here:
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ...data import ball
 from ...models import TwoLayer
 from ...specs import spec
 from ...theory import bias_floor, no_bias_floor
 from ...training.run import Run
+from ..arms import Arm
+from ..compared import Compared
 from ..contract import Verdict
-from .panels import Count, Evidence, Figure, Part, Sizes, above, below, experiment, near, row
+from ..judging import above, below, near
+from ..sizes import Count, Sizes
+from ._figure import figure
+from ._table2 import row, trained
 
 MUCH = 2.0  # ratio of test losses that counts as much better
 SMALL = 0.1  # test loss over the zero function's below which a network generalises
@@ -56,14 +58,16 @@ PRESETS = {
 }
 
 
-def without(s: Any) -> TwoLayer:
-    """Return the network of panel a."""
-    return TwoLayer(width=s.width, bias=False)
-
-
-def with_bias(s: Any) -> TwoLayer:
-    """Return the network of panel b."""
-    return TwoLayer(width=s.width)
+def arms(s: Settings) -> list[Arm]:
+    """Return both panels."""
+    without, with_bias = TwoLayer(width=s.width, bias=False), TwoLayer(width=s.width)
+    return [
+        trained(
+            s, "no_bias", "7a", "without bias", without, no_bias_floor, "floor without bias",
+            data="ball",
+        ),
+        trained(s, "bias", "7b", "with bias", with_bias, bias_floor, "with bias", data="ball"),
+    ]  # fmt: skip
 
 
 def relative_loss(run: Run) -> float:
@@ -71,7 +75,7 @@ def relative_loss(run: Run) -> float:
     return run.final["test_loss"] / float(np.mean(run.dataset().y_test ** 2))
 
 
-def verdicts(found: Evidence) -> list[Verdict]:
+def verdicts(found: Compared) -> list[Verdict]:
     """Judge what the paper says of the figure."""
     return [
         below(
@@ -100,31 +104,13 @@ def verdicts(found: Evidence) -> list[Verdict]:
     ]
 
 
-FIGURE = Figure(
-    number=7,
+COMPARISON = figure(
+    7,
     title="Uniform ball: two-layer ReLU network without and with bias, by 1-SAM",
     claim="on the uniform ball, 1-SAM generalises without bias and much worse with it",
-    parts=(
-        Part(
-            "no_bias",
-            "7a",
-            "without bias",
-            without,
-            lambda data, s: no_bias_floor(data),
-            "floor without bias",
-        ),
-        Part(
-            "bias",
-            "7b",
-            "with bias",
-            with_bias,
-            lambda data, s: bias_floor(data),
-            "with bias",
-        ),
-    ),
+    arms=arms,
     presets=PRESETS,
     verdicts=verdicts,
-    data=ball,
-    score="test_loss",
+    generalisation="test_loss",
 )
-EXPERIMENT = experiment(FIGURE, __name__)
+EXPERIMENT = COMPARISON.experiment(__name__)

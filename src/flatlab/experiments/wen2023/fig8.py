@@ -22,13 +22,15 @@ What the paper leaves unsaid, and what is done here:
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...losses import Loss
 from ...models import TwoLayer
 from ...specs import spec
 from ...theory import logistic_floor, no_bias_floor
-from .panels import Count, Figure, Sizes, baseline, experiment, row, scenario_one
+from ..arms import Arm
+from ..sizes import Count, Sizes
+from ._figure import figure
+from ._scenarios import scenario_one
+from ._table2 import baseline, row
 
 LOSS = Loss("logistic", smoothing=0.2)
 
@@ -48,25 +50,26 @@ PRESETS = {
 }
 
 
-def architecture(s: Any) -> TwoLayer:
-    """Return the network of both panels."""
-    return TwoLayer(width=s.width, bias=False)
+def arms(s: Settings) -> list[Arm]:
+    """Return both panels."""
+    return baseline(
+        s,
+        8,
+        TwoLayer(width=s.width, bias=False),
+        lambda data: logistic_floor(data, LOSS.smoothing, no_bias_floor),
+        "floor, reached only on kinks",
+        "SGD + weight decay",
+        LOSS,
+    )
 
 
-FIGURE = Figure(
-    number=8,
+COMPARISON = figure(
+    8,
     title="Scenario I with the logistic loss: no bias",
     claim="without bias and with the logistic loss, SGD with weight decay and 1-SAM both "
     "generalise, and the trace falls under both",
-    parts=baseline(
-        8,
-        architecture,
-        lambda data, s: logistic_floor(data, LOSS.smoothing, no_bias_floor),
-        "floor, reached only on kinks",
-        "SGD + weight decay",
-    ),
+    arms=arms,
     presets=PRESETS,
     verdicts=scenario_one,
-    loss=LOSS,
 )
-EXPERIMENT = experiment(FIGURE, __name__)
+EXPERIMENT = COMPARISON.experiment(__name__)

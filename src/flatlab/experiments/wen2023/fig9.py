@@ -23,14 +23,17 @@ What the paper leaves unsaid, and what is done here:
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...losses import Loss
 from ...models import TwoLayer
 from ...specs import spec
 from ...theory import logistic_floor
+from ..arms import Arm
+from ..compared import Compared
 from ..contract import Verdict
-from .panels import Count, Evidence, Figure, Sizes, baseline, experiment, row, scenario_two
+from ..sizes import Count, Sizes
+from ._figure import figure
+from ._scenarios import scenario_two
+from ._table2 import baseline, row
 
 LOSS = Loss("logistic", smoothing=0.2)
 
@@ -50,30 +53,31 @@ PRESETS = {
 }
 
 
-def architecture(s: Any) -> TwoLayer:
-    """Return the network of both panels."""
-    return TwoLayer(width=s.width)
+def arms(s: Settings) -> list[Arm]:
+    """Return both panels."""
+    return baseline(
+        s,
+        9,
+        TwoLayer(width=s.width),
+        lambda data: logistic_floor(data, LOSS.smoothing),
+        "floor, attained",
+        "SGD + weight decay",
+        LOSS,
+    )
 
 
-def verdicts(found: Evidence) -> list[Verdict]:
+def verdicts(found: Compared) -> list[Verdict]:
     """Judge what the paper says of the figure."""
     return scenario_two(found, much=True, degrades_after=2000)
 
 
-FIGURE = Figure(
-    number=9,
+COMPARISON = figure(
+    9,
     title="Scenario II with the logistic loss: bias",
     claim="with bias and the logistic loss, 1-SAM ends flatter than SGD with weight decay and "
     "generalises much worse, the more so after epoch 2,000",
-    parts=baseline(
-        9,
-        architecture,
-        lambda data, s: logistic_floor(data, LOSS.smoothing),
-        "floor, attained",
-        "SGD + weight decay",
-    ),
+    arms=arms,
     presets=PRESETS,
     verdicts=verdicts,
-    loss=LOSS,
 )
-EXPERIMENT = experiment(FIGURE, __name__)
+EXPERIMENT = COMPARISON.experiment(__name__)

@@ -26,39 +26,28 @@ What is varied, and what is not, is told in docs/choices.md. Here:
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
 from ...data.catalogue import make
+from ...plots import Plot
 from ...specs import spec
 from ...training.config import RunConfig
 from ...training.run import Run
 from ...training.schedule import LogGrid, Phase
 from ...training.session import on_test_set, outputs_on_test_set
-from ..arms import collect, plan
-from ..choices import (
-    BASE,
-    Case,
-    Change,
-    Scenario,
-    Variation,
-    arms,
-    finding,
-    picture,
-    table,
-    verdict,
-)
-from ..contract import Experiment, Findings, Verdict
-from ..evidence import Evidence, diverged
+from ..arms import Arm, Comparison, Derived, Line
+from ..choices import BASE, Case, Change, Variation, finding, picture, table, varied, verdict
+from ..compared import Compared
+from ..contract import Verdict
 from ..judging import NEAR, near
+from ..sizes import Count
 from . import table1
 
-Count = Annotated[int, Field(gt=0)]
 LOG = LogGrid(per_decade=0, regular=10)
 THRESHOLDS = (0.05, 0.2)
 
@@ -103,36 +92,30 @@ PRESETS = {
 }
 
 
-def _config(key: str, algorithm: str, s: Settings, seed: int) -> RunConfig:
-    if key == "sim_bn":
-        s = dataclasses.replace(s, width=s.batch_norm_width)
-    return RunConfig(
-        arch=table1.architecture(key, s),
-        data=table1.data_of(seed, s).spec,
-        schedule=table1.schedule(key, algorithm, s),
-        seed=seed,
-        dtype=s.dtype,
-        log=LOG,
-    )
-
-
-def _scenario(key: str, label: str, generalises: bool, algorithm: str = "sam") -> Scenario:
-    name = key if algorithm == "sam" else f"{algorithm}_{key}"
-    return Scenario(name, label, generalises, functools.partial(_config, key, algorithm))
-
-
-SCENARIOS = (
-    *(_scenario(row.key, row.short, row.paper) for row in table1.ROWS),
-    _scenario("no_bias", "GD, no bias", True, "gd"),
-    _scenario("bias", "GD, bias", True, "gd"),
-)
-SAM = tuple(row.key for row in table1.ROWS)
+SAM = tuple(table1.NETWORKS)
 GD = ("gd_no_bias", "gd_bias")
 
 
-def run_name(key: str, seed: int) -> str:
-    """Return a run's name."""
-    return f"sensitivity-{key}-seed{seed}"
+def scenarios(s: Settings) -> list[Arm]:
+    """Return Table 1's networks under 1-SAM, and two of them under gradient descent."""
+
+    def scenario(name: str, label: str, key: str, algorithm: str) -> Arm:
+        width = s.batch_norm_width if key == "sim_bn" else s.width
+        made = table1.arm(key, algorithm, dataclasses.replace(s, width=width))
+        return dataclasses.replace(
+            made,
+            key=name,
+            label=label,
+            config=lambda seed: dataclasses.replace(made.config(seed), log=LOG),
+            floor=None,
+        )
+
+    by_sam = [scenario(k, network.short, k, "sam") for k, network in table1.NETWORKS.items()]
+    return [
+        *by_sam,
+        scenario("gd_no_bias", "GD, no bias", "no_bias", "gd"),
+        scenario("gd_bias", "GD, bias", "bias", "gd"),
+    ]
 
 
 # Changes of a configuration
@@ -265,57 +248,82 @@ STATEMENTS = {
 }
 
 
-def cases(found: Evidence) -> list[Case]:
-    """Return what came of every variation, with those that need no training."""
-    made = []
-    for scenario in SCENARIOS:
-        tried = [(BASE, BASE, BASE)]
-        tried += [(v.choice, v.key, v.label) for v in VARIATIONS if scenario.key in v.scenarios]
-        for choice, key, label in tried:
-            runs = tuple(found.runs[f"{scenario.key}-{key}"].values())
-            errors = tuple(run.final["test_error"] for run in runs)
-            made.append(Case(choice, label, scenario, errors, runs))
-        base = next(case for case in made if case.scenario is scenario)
-        if scenario.key in SAM:
-            made += _other_test_sets(base, found.settings.largest_test)
-            made += [_zero_is_right(base), *_other_thresholds(base)]
-    return made
+def test_sets(s: Settings) -> list[int]:
+    """Return the sizes of the test sets that are tried."""
+    return [s.largest_test // 100, s.largest_test // 10, s.largest_test]
 
 
-def _other_test_sets(base: Case, largest: int) -> list[Case]:
-    def error(run: Run, size: int) -> float:
-        return on_test_set(run, make({**run.config.data, "n_test": size}))["test_error"]
+def _with_error(error: Callable[[Run], float]) -> Callable[[Run], Run]:
+    """Return what puts another test error at a run's end."""
 
-    return [
-        dataclasses.replace(
-            base,
-            choice="test_set",
-            label=f"{size:,} points",
-            errors=tuple(error(run, size) for run in base.runs),
-        )
-        for size in (largest // 100, largest // 10, largest)
-    ]
+    def changed(run: Run) -> Run:
+        column = run.columns["test_error"].copy()
+        column[-1] = error(run)
+        return dataclasses.replace(run, columns={**run.columns, "test_error": column})
+
+    return changed
 
 
-def _zero_is_right(base: Case) -> Case:
-    def error(run: Run) -> float:
-        data = run.dataset()
-        return float(np.mean(data.y_test * outputs_on_test_set(run) < 0))
-
-    errors = tuple(error(run) for run in base.runs)
-    return dataclasses.replace(
-        base, choice="zero_output", label="f = 0 counts as right", errors=errors
+def _on(size: int) -> Callable[[Run], Run]:
+    return _with_error(
+        lambda run: on_test_set(run, make({**run.config.data, "n_test": size}))["test_error"]
     )
 
 
-def _other_thresholds(base: Case) -> list[Case]:
-    return [
-        dataclasses.replace(base, choice="threshold", label=f"below {value:.0%}", threshold=value)
-        for value in THRESHOLDS
-    ]
+@_with_error
+def _zero_is_right(run: Run) -> float:
+    return float(np.mean(run.dataset().y_test * outputs_on_test_set(run) < 0))
 
 
-def judged(found: Evidence, tried: list[Case]) -> dict[str, Verdict]:
+def read_again(s: Settings) -> list[tuple[str, str, str, Callable[[Run], Run]]]:
+    """Return what needs no training: choice, key, label, and how a run of the base is read."""
+    sizes = [("test_set", f"test_{size}", f"{size:,} points", _on(size)) for size in test_sets(s)]
+    return [*sizes, ("zero_output", "zero", "f = 0 counts as right", _zero_is_right)]
+
+
+def arms(s: Settings) -> list[Line]:
+    """Return each scenario as it is, with each variation, and read again."""
+    made: list[Line] = []
+    for scenario in scenarios(s):
+        base = varied(scenario, BASE, BASE)
+        made.append(base)
+        made += [
+            varied(scenario, v.key, v.label, v.change)
+            for v in VARIATIONS
+            if scenario.key in v.scenarios
+        ]
+        if scenario.key in SAM:
+            made += [
+                Derived(f"{scenario.key}-{key}", f"{scenario.label}: {label}", base.key, change)
+                for _, key, label, change in read_again(s)
+            ]
+    return made
+
+
+def cases(found: Compared) -> list[Case]:
+    """Return what came of every variation, with those that need no training."""
+    made = []
+    for scenario in scenarios(found.settings):
+
+        def case(choice: str, key: str, label: str, of: str = "", scenario: Arm = scenario) -> Case:
+            errors = found.final(f"{scenario.key}-{key}", "test_error")
+            runs = found.runs[f"{scenario.key}-{of or key}"].values()
+            return Case(choice, label, scenario, tuple(errors), tuple(runs))
+
+        base = case(BASE, BASE, BASE)
+        tried = [v for v in VARIATIONS if scenario.key in v.scenarios]
+        made += [base, *(case(v.choice, v.key, v.label) for v in tried)]
+        if scenario.key in SAM:
+            again = read_again(found.settings)
+            made += [case(choice, key, label, BASE) for choice, key, label, _ in again]
+            made += [
+                dataclasses.replace(base, choice="threshold", label=f"below {t:.0%}", threshold=t)
+                for t in THRESHOLDS
+            ]
+    return made
+
+
+def judged(found: Compared, tried: list[Case]) -> dict[str, Verdict]:
     """Return choice → verdict on "the answer does not depend on it"."""
     made = {
         choice: verdict(
@@ -329,7 +337,7 @@ def judged(found: Evidence, tried: list[Case]) -> dict[str, Verdict]:
     return {**made, "sharpness": _sharpness(found, tried)}
 
 
-def _sharpness(found: Evidence, tried: list[Case]) -> Verdict:
+def _sharpness(found: Compared, tried: list[Case]) -> Verdict:
     """Judge the network where the Hessian's trace and its Gauss–Newton part are farthest apart."""
     ratios = {
         case.scenario.label: [run.final["trace"] / run.final["trace_ggn"] for run in case.runs]
@@ -351,26 +359,39 @@ def _sharpness(found: Evidence, tried: list[Case]) -> Verdict:
     return dataclasses.replace(made, reason=said)
 
 
-def analyse(s: Settings, preset: str, runs: Mapping[str, Run]) -> Findings:
-    """Turn runs into the table, a picture for each network, verdicts and the finding."""
-    tried_arms = arms(SCENARIOS, VARIATIONS, s)
-    found = collect(tried_arms, s, preset, PRESETS["lab"], runs, run_name)
+def verdicts(found: Compared) -> list[Verdict]:
+    """Judge every choice."""
+    return list(judged(found, cases(found)).values())
+
+
+def tables(found: Compared) -> dict[str, list[dict[str, Any]]]:
+    """Return a row for each case."""
+    return {"sensitivity": table(cases(found))}
+
+
+def plots(found: Compared) -> tuple[Plot, ...]:
+    """Return a picture for each scenario."""
     tried = cases(found)
-    verdicts = judged(found, tried)
-    named = [(choice, made) for choice, made in verdicts.items() if choice != BASE]
-    plots = tuple(
+    return tuple(
         picture(
             f"sensitivity-{scenario.key}",
             f"{scenario.label}: {'generalises' if scenario.generalises else 'does not generalise'}."
             " On what does that depend?",
-            [case for case in tried if case.scenario is scenario and case.choice != "threshold"],
+            [
+                case
+                for case in tried
+                if case.scenario.key == scenario.key and case.choice != "threshold"
+            ],
         )
-        for scenario in SCENARIOS
+        for scenario in scenarios(found.settings)
     )
-    told = _finding(verdicts[BASE], named) if all(found.runs.values()) else ""
-    return Findings(
-        tuple(verdicts.values()), {"sensitivity": table(tried)}, plots, diverged(runs), told
-    )
+
+
+def told(found: Compared) -> str:
+    """Say on which choices the answers depend."""
+    made = judged(found, cases(found))
+    named = [(choice, verdict) for choice, verdict in made.items() if choice != BASE]
+    return _finding(made[BASE], named)
 
 
 def _finding(base: Verdict, named: list[tuple[str, Verdict]]) -> str:
@@ -378,13 +399,17 @@ def _finding(base: Verdict, named: list[tuple[str, Verdict]]) -> str:
     return begin + finding(named, "no answer of Table 1 turns with")
 
 
-EXPERIMENT = Experiment(
+COMPARISON = Comparison(
     id="wen2023/sensitivity",
     source="Wen, Li & Ma 2023",
     figure="what is left unsaid",
+    title="On what do the answers of Table 1 depend?",
     claim="the answers of Table 1 do not depend on what the paper leaves unsaid",
     presets=PRESETS,
-    plan=lambda s: plan(arms(SCENARIOS, VARIATIONS, s), s.seeds, run_name),
-    analyse=analyse,
-    module=__name__,
+    arms=arms,
+    verdicts=verdicts,
+    finding=told,
+    tables=tables,
+    plots=plots,
 )
+EXPERIMENT = COMPARISON.experiment(__name__)

@@ -1,33 +1,39 @@
-"""Runs sorted by arm and seed, and the numbers that verdicts need."""
+"""The runs of a comparison, sorted by arm and seed, and the numbers that verdicts need."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..training.run import Run
 from .contract import Interval
 
-Runs = Mapping[str, Mapping[int, Run]]
+if TYPE_CHECKING:
+    from .arms import Comparison, Line
+
 LIMITS = {"test_error": (0.0, 1.0)}
 
 
 @dataclasses.dataclass(frozen=True)
-class Evidence:
+class Compared:
     """What there is to judge by.
 
     Attributes:
-        settings: The experiment's settings.
+        comparison: The comparison.
+        settings: Its settings.
+        arms: Key → arm, in their order.
         runs: Arm's key → seed → run; runs that failed are missing.
         floors: Arm's key → seed → the trace to compare with; empty where none is known.
         decisive: Whether the sizes are large enough to decide anything.
     """
 
+    comparison: Comparison
     settings: Any
-    runs: Runs
+    arms: Mapping[str, Line]
+    runs: Mapping[str, Mapping[int, Run]]
     floors: Mapping[str, Mapping[int, float]]
     decisive: bool
 
@@ -58,6 +64,15 @@ class Evidence:
         """Return the last values of two arms in the seeds that both have."""
         a, b = self.runs[one], self.runs[other]
         return [(a[seed].final[column], b[seed].final[column]) for seed in a if seed in b]
+
+    def floor(self, key: str) -> float | None:
+        """Return the trace that an arm is compared with, the mean over the seeds' data sets."""
+        floors = list(self.floors[key].values())
+        return float(np.mean(floors)) if floors else None
+
+    def excess(self, key: str) -> list[float]:
+        """Return how far each run of an arm ends above the least training loss."""
+        return self.each(key, lambda run: run.final["train_loss"] - run.config.loss.least)
 
     def over_floor(self, key: str) -> list[float]:
         """Return the final Gauss–Newton trace over the floor of the same data set."""
@@ -95,15 +110,30 @@ def diverged(runs: Mapping[str, Run]) -> tuple[str, ...]:
     )
 
 
+def nearest(run: Run, epoch: int) -> int:
+    """Return the row of the history whose epoch is nearest to one."""
+    return int(np.argmin(np.abs(run.columns["epoch"] - epoch)))
+
+
 def at(run: Run, epoch: int, column: str) -> float:
     """Return a column at the logged epoch nearest to one."""
-    nearest = int(np.argmin(np.abs(run.columns["epoch"] - epoch)))
-    return float(run.columns[column][nearest])
+    return float(run.columns[column][nearest(run, epoch)])
 
 
 def after_first_phase(run: Run, column: str) -> float:
     """Return a column at the end of a run's first phase."""
     return at(run, run.config.schedule[0].epochs, column)
+
+
+def cut(run: Run, last: int) -> Run:
+    """Return a run that ends with this row of its history."""
+    columns = {name: column[: last + 1] for name, column in run.columns.items()}
+    return dataclasses.replace(run, columns=columns)
+
+
+def first_phase(run: Run) -> Run:
+    """Return a run as it was at the end of its first phase."""
+    return cut(run, nearest(run, run.config.schedule[0].epochs))
 
 
 def falling(runs: Iterable[Run], column: str) -> bool:

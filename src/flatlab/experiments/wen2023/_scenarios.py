@@ -3,69 +3,50 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from ....data import Dataset
-from ....models import Architecture
-from ...contract import Verdict
-from ...evidence import at, course, over_initial
-from ...judging import FRACTION, THRESHOLD, above, below, near
-from .evidence import Evidence
-from .figure import Part
+from ..arms import Line
+from ..compared import Compared, at, course, over_initial
+from ..contract import Verdict
+from ..judging import FRACTION, THRESHOLD, above, below, near, on_minimum
 
 MUCH = 0.1  # difference of test errors that counts as much worse
 
 
-def baseline(
-    number: int,
-    arch: Callable[[Any], Architecture],
-    floor: Callable[[Dataset, Any], float] | None = None,
-    reference: str = "floor",
-    descent: str = "GD + weight decay",
-) -> tuple[Part, Part]:
-    """Return the two panels of a figure: (a) descent with weight decay, (b) 1-SAM."""
-    return (
-        Part("gd", f"{number}a", descent, arch, floor, reference),
-        Part("sam", f"{number}b", "1-SAM", arch, floor, reference),
-    )
-
-
-def scenario_one(found: Evidence) -> list[Verdict]:
+def scenario_one(found: Compared) -> list[Verdict]:
     """Judge: both algorithms generalise, and the trace falls under weight decay too."""
-    name = f"wen2023.fig{found.figure.number}"
+    name = f"wen2023.{found.comparison.name}"
     verdicts = [
         _of_minimum(
             found,
             below(
-                f"{name}.{part.key}_generalises",
-                f"{part.label} without bias generalises (test error)",
-                found.final(part.key, "test_error"),
+                f"{name}.{arm.key}_generalises",
+                f"{arm.label} without bias generalises (test error)",
+                found.final(arm.key, "test_error"),
                 THRESHOLD,
-                decisive=found.fit(part.key),
+                decisive=found.fit(arm.key),
                 within=FRACTION,
             ),
-            part.key,
+            arm.key,
         )
-        for part in found.figure.parts
+        for arm in found.arms.values()
     ]
     verdicts += [
         below(
-            f"{name}.{part.key}_trace_falls",
-            f"the trace falls through training under {part.label} (last over initial)",
-            found.each(part.key, lambda run: over_initial(run, "trace_ggn")),
+            f"{name}.{arm.key}_trace_falls",
+            f"the trace falls through training under {arm.label} (last over initial)",
+            found.each(arm.key, lambda run: over_initial(run, "trace_ggn")),
             1,
-            decisive=found.fit(part.key),
+            decisive=found.fit(arm.key),
             within=(0.0, np.inf),
         )
-        for part in found.figure.parts
+        for arm in found.arms.values()
     ]
     verdicts.append(
         below(
             f"{name}.flatter",
-            f"1-SAM ends flatter than {found.part('gd').label} (ratio of traces)",
+            f"1-SAM ends flatter than {found.arms['gd'].label} (ratio of traces)",
             [b / a for a, b in found.pairs("gd", "sam", "trace_ggn")],
             1,
             decisive=found.fit("gd", "sam"),
@@ -76,7 +57,7 @@ def scenario_one(found: Evidence) -> list[Verdict]:
 
 
 def scenario_two(
-    found: Evidence,
+    found: Compared,
     *,
     fails: bool = False,
     much: bool = False,
@@ -85,17 +66,17 @@ def scenario_two(
 ) -> list[Verdict]:
     """Judge: 1-SAM ends flatter, at the floor where there is one, and generalises worse.
 
-    All of it is said of the minimum that 1-SAM reaches; there must be one in most seeds. The others
-    count as well, and are named.
+    All of it is said of the minimum that 1-SAM reaches; most seeds must reach one. The others count
+    as well, and are named.
 
     Args:
-        found: The evidence.
+        found: The runs.
         fails: Whether the paper also says that 1-SAM fails to generalise.
         much: Whether it says much worse: by more than `MUCH`.
         degrades_after: The epoch after which the paper sees 1-SAM's test error grow.
         bound_needs: The preset whose epochs it takes to say that 1-SAM does not reach the floor.
     """
-    name, descent = f"wen2023.fig{found.figure.number}", found.part("gd").label
+    name, descent = f"wen2023.{found.comparison.name}", found.arms["gd"].label
     both, sam = found.fit("gd", "sam"), found.fit("sam")
     verdicts = [
         below(
@@ -138,14 +119,16 @@ def scenario_two(
                 decisive=sam,
             )
         )
-    if found.part("sam").floor:
+    if found.floors["sam"]:
         verdicts.append(_reaches_bound(found, name, bound_needs))
     return [_of_minimum(found, verdict, "sam", most=True) for verdict in verdicts]
 
 
-def _of_minimum(found: Evidence, verdict: Verdict, key: str, most: bool = False) -> Verdict:
-    """Return a verdict on a part's minimum; one that fails also tells how training went."""
-    verdict = found.minimum(verdict, key, most=most)
+def _of_minimum(found: Compared, verdict: Verdict, key: str, most: bool = False) -> Verdict:
+    """Return a verdict on an arm's minimum; one that fails also tells how training went."""
+    short = not as_long_as(found, "paper", key)
+    decisive = found.fit(key)
+    verdict = on_minimum(verdict, found.excess(key), decisive=decisive, short=short, most=most)
     if verdict.holds is not False:
         return verdict
     names = {"trace_ggn": "trace", "test_error": "test error"}
@@ -154,7 +137,7 @@ def _of_minimum(found: Evidence, verdict: Verdict, key: str, most: bool = False)
     return dataclasses.replace(verdict, because=said)
 
 
-def _reaches_bound(found: Evidence, name: str, needs: str) -> Verdict:
+def _reaches_bound(found: Compared, name: str, needs: str) -> Verdict:
     verdict = near(
         f"{name}.reaches_bound",
         "1-SAM reaches the lower bound of the trace, approximately (trace/bound)",
@@ -164,34 +147,44 @@ def _reaches_bound(found: Evidence, name: str, needs: str) -> Verdict:
     return unless_short(found, verdict, "sam", needs)
 
 
-def unless_short(
-    found: Evidence, verdict: Verdict, key: str, needs: str, first: bool = False
-) -> Verdict:
-    """Return a verdict; one that fails is not assessed if a part has fewer epochs than a preset.
+def as_long_as(found: Compared, preset: str, key: str, first: bool = False) -> bool:
+    """Return whether an arm, or its first phase, has at least the epochs of a preset."""
+    other, name = found.comparison.presets[preset], f"{key}_epochs"
+    return all(
+        getattr(found.settings, field.name) >= getattr(other, field.name)
+        for field in dataclasses.fields(other)
+        if (field.name == name if first else field.name.startswith(name))
+    )
 
-    `first` says that it is on the end of the part's first phase.
+
+def unless_short(
+    found: Compared, verdict: Verdict, key: str, needs: str, first: bool = False
+) -> Verdict:
+    """Return a verdict; one that fails is not assessed if an arm has fewer epochs than a preset.
+
+    `first` says that it is on the end of the arm's first phase.
     """
-    if verdict.holds is not False or found.as_long_as(needs, key, first):
+    if verdict.holds is not False or as_long_as(found, needs, key, first):
         return verdict
     reason = f"1-SAM may not have converged: its epochs are below those of the preset {needs}"
     return dataclasses.replace(verdict, holds=None, reason=reason)
 
 
-def generalises(found: Evidence, part: Part, nearly: float) -> list[Verdict]:
-    """Judge: a part generalises (test error below 10 %), and nearly perfectly (below a share)."""
-    name, errors = f"wen2023.fig{found.figure.number}", found.final(part.key, "test_error")
+def generalises(found: Compared, arm: Line, nearly: float) -> list[Verdict]:
+    """Judge: an arm generalises (test error below 10 %), and nearly perfectly (below a share)."""
+    name, errors = f"wen2023.{found.comparison.name}", found.final(arm.key, "test_error")
     return [
         _of_minimum(
             found,
             below(
-                f"{name}.{part.key}_generalises{ending}",
-                f"1-SAM with {part.label} generalises{words} (test error)",
+                f"{name}.{arm.key}_generalises{ending}",
+                f"1-SAM with {arm.label} generalises{words} (test error)",
                 errors,
                 bound,
-                decisive=found.fit(part.key),
+                decisive=found.fit(arm.key),
                 within=FRACTION,
             ),
-            part.key,
+            arm.key,
         )
         for ending, words, bound in (
             ("", "", THRESHOLD),

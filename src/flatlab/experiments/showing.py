@@ -1,0 +1,187 @@
+"""Tables and pictures of a comparison: final values, and columns of the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..plots import Curve, Curves, Dot, Dots, Plot, Reference
+from ..training.run import Run
+from .compared import Compared
+from .contract import Interval
+from .judging import FRACTION
+
+DOTS = "Large dots: mean over seeds with its 95 % interval. Small dots: seeds."
+CURVES = "Lines: mean over seeds. Bands: smallest to largest."
+CHANCE = Reference("chance", 0.5, above=True)
+NAMES = {
+    "train_loss": "training loss",
+    "test_error": "test error",
+    "test_loss": "test loss",
+    "trace_ggn": "Gauss–Newton trace",
+}
+
+
+def tables(found: Compared) -> dict[str, list[dict[str, Any]]]:
+    """Return means over seeds, a row for each arm, with the interval of the test error."""
+    rows = []
+    for key, arm in found.arms.items():
+        runs = found.runs[key]
+        ratios = found.over_floor(key) if found.floors[key] else []
+        has_error = all("test_error" in run.columns for run in runs.values())
+        told = "test_error" if has_error else "test_loss"
+        rows.append(
+            {
+                "arm": arm.label,
+                **{
+                    column: found.mean(key, column) if runs else None
+                    for column in ("train_loss", "trace", "trace_ggn")
+                },
+                "trace/floor": sum(ratios) / len(ratios) if ratios else None,
+                **score(told, found.final(key, told)),
+                "seeds": len(runs),
+            }
+        )
+    return {found.comparison.name: rows}
+
+
+def score(column: str, values: Sequence[float]) -> dict[str, float | None]:
+    """Return the mean of a score over seeds, and the ends of its interval."""
+    interval = Interval.of(list(values), 0.0, 1.0 if column == "test_error" else np.inf)
+    return {
+        column: float(np.mean(values)) if values else None,
+        f"{column}_low": interval.low if interval else None,
+        f"{column}_high": interval.high if interval else None,
+    }
+
+
+def plots(found: Compared) -> tuple[Plot, ...]:
+    """Return the picture of final values."""
+    return (final_values(found),)
+
+
+def final_values(found: Compared) -> Plot:
+    """Return the picture of final values: test error, and trace over its floor where known."""
+    floors = all(found.floors.values())
+    trace = found.over_floor if floors else lambda key: found.final(key, "trace_ggn")
+    row = error_and_trace(
+        {
+            key: (arm.label, arm.role or key, found.final(key, "test_error"), trace(key))
+            for key, arm in found.arms.items()
+        },
+        (Reference("chance", 0.5),),
+        floors,
+    )
+    return Plot(found.comparison.name, found.comparison.title, (row,), DOTS)
+
+
+def error_and_trace(
+    rows: Mapping[str, tuple[str, str, Sequence[float], Sequence[float]]],
+    references: tuple[Reference, ...],
+    over_floor: bool = False,
+) -> tuple[Dots, Dots]:
+    """Return the panels of test error and trace: key → label, role, errors, traces."""
+    return (
+        Dots(
+            "generalisation",
+            "test error",
+            tuple(Dot(label, role, tuple(errors)) for label, role, errors, _ in rows.values()),
+            references,
+            within=FRACTION,
+        ),
+        Dots(
+            "sharpness",
+            "Gauss–Newton trace over its floor" if over_floor else "Gauss–Newton trace",
+            tuple(Dot(label, role, tuple(traces)) for label, role, _, traces in rows.values()),
+            (Reference("floor", 1.0),) if over_floor else (),
+            xscale="log",
+            within=(0.0, float("inf")),
+        ),
+    )
+
+
+def histories(
+    name: str, title: str, found: Compared, keys: Iterable[str], columns: Mapping[str, str]
+) -> Plot:
+    """Return a picture of columns through training, a panel for each: column → its name."""
+    keys = list(keys)
+    panels = tuple(
+        through_training(found, keys, column, words, words) for column, words in columns.items()
+    )
+    return Plot(name, title, (panels,), CURVES)
+
+
+def through_training(
+    found: Compared,
+    keys: Iterable[str],
+    column: str,
+    title: str,
+    ylabel: str,
+    references: tuple[Reference, ...] = (),
+) -> Curves:
+    """Return one column through training, a curve for each arm.
+
+    Test error has a linear axis with chance marked, everything else a logarithmic one.
+    """
+    drawn = curves(found, keys, column)
+    if column == "test_error":
+        return Curves(title, ylabel, drawn, (CHANCE, *references), ylim=(-0.02, 0.6))
+    return Curves(title, ylabel, drawn, references, yscale="log")
+
+
+def curves(found: Compared, keys: Iterable[str], column: str) -> tuple[Curve, ...]:
+    """Return a curve for each arm; runs that lack the column, and arms without runs, are left out.
+
+    A run that diverged has fewer rows: curves are drawn over what all seeds of an arm share.
+    """
+    keys = list(keys)
+    roles = [found.arms[key].role or key for key in keys]
+    if len(set(roles)) < len(keys):  # arms of one kind have a colour each here
+        roles = keys
+    made = []
+    for key, role in zip(keys, roles, strict=True):
+        runs = [run for run in found.runs[key].values() if column in run.columns]
+        if runs:
+            rows = min(len(run.columns["epoch"]) for run in runs)
+            y = np.stack([run.columns[column][:rows] for run in runs])
+            x = runs[0].columns["epoch"][:rows].astype(float)
+            made.append(Curve(found.arms[key].label, role, x, y))
+    return tuple(made)
+
+
+def against(
+    x: Sequence[float],
+    lines: Mapping[str, Sequence[str]],
+    found: Compared,
+    value: Callable[[Run], float] = lambda run: run.final["test_error"],
+) -> tuple[Curve, ...]:
+    """Return curves of a final value against a setting.
+
+    Args:
+        x: The values of the setting.
+        lines: Label → keys of the arms in the order of x; seeds that all of them have are drawn.
+        found: The runs.
+        value: What of a run is drawn.
+    """
+    made = []
+    for label, keys in lines.items():
+        seeds = [seed for seed in found.runs[keys[0]] if all(seed in found.runs[k] for k in keys)]
+        if seeds:
+            y = np.array([[value(found.runs[key][seed]) for key in keys] for seed in seeds])
+            made.append(Curve(label, label, np.array(x, float), y))
+    return tuple(made)
+
+
+def said(interval: Interval | None, mean: float, places: int = 3) -> str:
+    """Write a mean and its interval.
+
+    >>> said(Interval(0.25, 0.2, 0.3), 0.25)
+    '0.250 [0.200, 0.300]'
+    >>> said(None, 0.25)
+    '0.250'
+    """
+    if interval is None:
+        return f"{mean:.{places}f}"
+    return f"{mean:.{places}f} [{interval.low:.{places}f}, {interval.high:.{places}f}]"

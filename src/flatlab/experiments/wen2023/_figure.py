@@ -1,0 +1,169 @@
+"""A figure of the paper: its arms, the table of its phases' ends, and its picture."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...plots import Curves, Plot, Reference
+from ...training.run import Run
+from ..arms import Arm, Comparison, Tables, training_set
+from ..compared import Compared
+from ..contract import Verdict
+from ..showing import CURVES, NAMES, curves, score, through_training
+
+
+def figure(
+    number: int,
+    *,
+    title: str,
+    claim: str,
+    arms: Callable[[Any], Sequence[Arm]],
+    presets: Mapping[str, Any],
+    verdicts: Callable[[Compared], list[Verdict]],
+    tables: Callable[[Compared], Tables] = lambda found: {},
+    finding: Callable[[Compared], str] = lambda found: "",
+    generalisation: str = "test_error",
+    scores: bool = False,
+) -> Comparison:
+    """Return a figure as a comparison.
+
+    Args:
+        number: The figure's number.
+        title: The picture's title.
+        claim: What it claims, in one sentence.
+        arms: Settings → its panels.
+        presets: Name → settings.
+        verdicts: What the paper says of it, judged.
+        tables: Tables beside that of the phases' ends.
+        finding: What came out in plain language, made from the numbers.
+        generalisation: The column that tells it: "test_error" or "test_loss".
+        scores: Whether the picture has a second row, of the memorisation and the feature score.
+    """
+    name = f"fig{number}"
+    return Comparison(
+        id=f"wen2023/{name}",
+        source="Wen, Li & Ma 2023",
+        figure=f"Figure {number}",
+        title=title,
+        claim=claim,
+        presets=presets,
+        arms=arms,
+        verdicts=verdicts,
+        finding=finding,
+        tables=lambda found: {name: phase_ends(found, generalisation), **tables(found)},
+        plots=lambda found: (picture(found, generalisation, scores),),
+    )
+
+
+def papers(found: Compared) -> list[Arm]:
+    """Return the arms of a figure, none of which is derived."""
+    return [arm for arm in found.arms.values() if isinstance(arm, Arm)]
+
+
+def least_loss(found: Compared) -> float:
+    """Return the least training loss of the figure's loss."""
+    return papers(found)[0].config(0).loss.least
+
+
+def phase_ends(found: Compared, generalisation: str) -> list[dict[str, Any]]:
+    """Return means over seeds, a row for the end of each phase, with the interval of the score."""
+    least = least_loss(found)
+    made = []
+    for arm in papers(found):
+        epoch = 0
+        for phase in arm.config(0).schedule:
+            epoch += phase.epochs
+            ends = [values for run in found.runs[arm.key].values() if (values := _at(run, epoch))]
+            loss = _mean(ends, "train_loss")
+            if loss is not None:
+                loss -= least
+            made.append(
+                {
+                    "panel": arm.panel,
+                    "part": arm.label,
+                    "rho": phase.rho,
+                    "epoch": epoch,
+                    "excess_loss" if least else "train_loss": loss,
+                    "trace": _mean(ends, "trace"),
+                    "trace_ggn": _mean(ends, "trace_ggn"),
+                    "floor": found.floor(arm.key),
+                    **score(generalisation, [values[generalisation] for values in ends]),
+                    "seeds": len(ends),
+                }
+            )
+    return made
+
+
+def _at(run: Run, epoch: int) -> dict[str, float]:
+    """Return the history's row of an epoch; empty if the run did not get there."""
+    rows = np.flatnonzero(run.columns["epoch"] == epoch)[:1]
+    return {name: float(column[k]) for k in rows for name, column in run.columns.items()}
+
+
+def _mean(rows: Sequence[Mapping[str, float]], column: str) -> float | None:
+    return float(np.mean([row[column] for row in rows])) if rows else None
+
+
+def picture(found: Compared, generalisation: str = "test_error", scores: bool = False) -> Plot:
+    """Return the figure's picture: training loss, generalisation and sharpness of its arms."""
+    least, words = least_loss(found), NAMES[generalisation]
+    loss = tuple(
+        dataclasses.replace(c, y=c.y - least) for c in curves(found, found.arms, "train_loss")
+    )
+    first = (
+        Curves(f"training loss{' − its minimum' if least else ''}", "loss", loss, yscale="log"),
+        through_training(found, found.arms, generalisation, words, words),
+        through_training(
+            found, found.arms, "trace_ggn", "sharpness", NAMES["trace_ggn"], references(found)
+        ),
+    )
+    second = _scores(found) if scores else ()
+    panels = (first, second) if second else (first,)
+    caption = "\n".join([CURVES, *_phases(found)])
+    return Plot(found.comparison.name, found.comparison.title, panels, caption)
+
+
+def _scores(found: Compared) -> tuple[Curves, ...]:
+    """Return the panels of the two scores; runs made before they were logged are left out."""
+    data = training_set(papers(found)[0].config(0))
+    chance = Reference("chance", len(data.relevant) / data.d, above=True)
+    memorisation, features = (curves(found, found.arms, c) for c in ("memorisation", "features"))
+    # Up to 1, so that a small score looks small.
+    limits = (0.8 / found.settings.n, 1.2)
+    words = "memorisation score", "feature score"
+    panels = (
+        Curves(words[0], words[0], memorisation, yscale="log", ylim=limits),
+        Curves(words[1], words[1], features, (chance,), ylim=(-0.02, 1.05)),
+    )
+    return tuple(panel for panel in panels if panel.curves)
+
+
+def references(found: Compared) -> tuple[Reference, ...]:
+    """Return the arms' floors, each once; the lowest is labelled, below it, for all."""
+    values = {
+        f"{arm.reference}: {value:.2f}": value
+        for arm in papers(found)
+        if (value := found.floor(arm.key)) is not None
+    }
+    label = "; ".join(sorted(values, key=lambda name: values[name]))
+    return tuple(
+        Reference("" if k else label, value) for k, value in enumerate(sorted(values.values()))
+    )
+
+
+def _phases(found: Compared) -> list[str]:
+    """Say where an arm's hyper-parameters change."""
+    said = []
+    for arm in papers(found):
+        epoch, changes = 0, []
+        for before, after in itertools.pairwise(arm.config(0).schedule):
+            epoch += before.epochs
+            changes.append(f"ρ = {after.rho:g}, learning rate {after.lr:g} from epoch {epoch:,}")
+        if changes:
+            said.append(f"{arm.label}: {'; '.join(changes)}.")
+    return said

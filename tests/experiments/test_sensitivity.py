@@ -6,7 +6,7 @@ import torch
 
 from flatlab import data
 from flatlab.data.catalogue import make
-from flatlab.experiments.wen2023 import sensitivity, table1
+from flatlab.experiments.wen2023 import _variations, sensitivity, table1
 from flatlab.models import TwoLayer, build
 from flatlab.report.figures import draw
 from flatlab.training.run import Run
@@ -91,7 +91,7 @@ def test_an_arm_differs_from_its_base_in_one_thing(variation, key, settings):
         assert {name.partition(".")[0] for name in changed} == {"schedule"}
         return
     expected = CHANGED_BY.get(variation.key) or CHANGED[variation.choice]
-    if variation.choice == "loss" and key not in sensitivity.GD:
+    if variation.choice == "loss" and key not in _variations.GD:
         expected = {"schedule.lr"}  # there is no weight decay to double
     if variation.key == "gamma_one":
         made = variation.change(base).arch
@@ -105,7 +105,7 @@ def test_bases_are_rows_of_table_1():
     three = dataclasses.replace(table1.PRESETS["paper"], seeds=3)
     planned = {p.name: p.config for p in table1.COMPARISON.plan(three)}
     for key, scenario in scenarios(settings).items():
-        name = f"{key.removeprefix('gd_')}-{'gd' if key in sensitivity.GD else 'sam'}-seed2"
+        name = f"{key.removeprefix('gd_')}-{'gd' if key in _variations.GD else 'sam'}-seed2"
         config = dataclasses.replace(scenario.config(2), log=planned[name].log)
         assert config == planned[name]
 
@@ -144,7 +144,7 @@ def test_half_the_loss_is_the_phase_that_is_said_to_equal_it(phase):
         assert trainer.advance(phase, 0, trainer.units_per_epoch(phase), 0) == -1
         return trainer.params()
 
-    half, same = trained(0.5, phase), trained(1.0, sensitivity.half_loss(phase))
+    half, same = trained(0.5, phase), trained(1.0, _variations.half_loss(phase))
     whole = trained(1.0, phase)
     for name, value in half.items():
         assert (value == same[name]).all() and (value != whole[name]).any()

@@ -25,38 +25,30 @@ What is chosen here:
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
-
 from ...data import Dataset
 from ...models import Architecture, Deep, TwoLayer
 from ...plots import Curves, Plot, Reference
 from ...specs import spec
 from ...theory import bias_floor, no_bias_floor
-from ...training.config import Dtype, RunConfig
+from ...training.config import RunConfig
 from ...training.schedule import Phase
 from ..arms import Arm, Comparison, data_spec
 from ..compared import Compared
 from ..contract import Verdict
 from ..judging import FRACTION, THRESHOLD, above, below, near
 from ..showing import CURVES, against, final_values, histories, said
+from ..sizes import Count, Seeds, Sizes
 
-Count = Annotated[int, Field(gt=0)]
 DEPTHS = (2, 3, 4, 5)
 BIASES = {"no_bias": "no bias", "bias": "bias"}
 
 
 @spec
-class Settings:
+class Settings(Sizes):
     """Sizes and lengths. Fields can be changed with --set."""
 
-    seeds: Annotated[int, Field(gt=0, le=1000)] = 5
+    seeds: Seeds = 5
     width: Count = 100
-    d: Annotated[int, Field(ge=2)] = 30
-    n: Count = 100
-    n_test: Count = 10_000
-    dtype: Dtype = "float32"
     two_layer_epochs: Count = 20_000
     deep_epochs: Count = 3_000
 

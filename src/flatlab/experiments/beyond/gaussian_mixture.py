@@ -32,37 +32,32 @@ from scipy import special
 from ...models import TwoLayer
 from ...plots import Curve, Curves, Plot, Reference
 from ...specs import spec
-from ...training.config import Dtype, RunConfig
+from ...training.config import RunConfig
 from ...training.schedule import Phase
 from ..arms import Arm, Comparison, data_spec
 from ..compared import Compared
 from ..contract import Verdict
 from ..judging import above
 from ..showing import CURVES, against, said
+from ..sizes import Count, Positive, Seeds, Sizes
 
-Count = Annotated[int, Field(gt=0)]
 BIASES = {"no_bias": "no bias", "bias": "bias"}
 ALGORITHMS = {"sam": "1-SAM", "gd": "GD + weight decay"}
 SIZES = ("small", "large")
 
 
 @spec
-class Settings:
+class Settings(Sizes):
     """Sizes and lengths. Fields can be changed with --set."""
 
-    seeds: Annotated[int, Field(gt=0, le=1000)] = 3
-    width: Count = 500
-    d: Annotated[int, Field(ge=2)] = 30
-    n: Count = 100
+    seeds: Seeds = 3
     n_large: Count = 400
-    n_test: Count = 10_000
-    separations: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (
+    separations: Annotated[tuple[Positive, ...], Field(min_length=1)] = (
         1.5,
         2.0,
         3.0,
     )
-    dtype: Dtype = "float32"
-    sam_lr: Annotated[float, Field(gt=0)] = 0.003
+    sam_lr: Positive = 0.003
     sam_epochs: Count = 6_000
     sam_epochs_large: Count = 1_500
     gd_epochs: Count = 5_000

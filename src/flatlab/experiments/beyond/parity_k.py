@@ -26,32 +26,28 @@ from pydantic import Field
 from ...models import TwoLayer
 from ...plots import Curves, Plot, Reference
 from ...specs import spec
-from ...training.config import Dtype, RunConfig
+from ...training.config import RunConfig
 from ...training.schedule import Phase
 from ..arms import Arm, Comparison, data_spec
 from ..compared import Compared
 from ..contract import Verdict
 from ..judging import FRACTION, THRESHOLD, above, below
 from ..showing import CURVES, against
+from ..sizes import Count, Seeds, Sizes
 
-Count = Annotated[int, Field(gt=0)]
 BIASES = {"no_bias": "no bias", "bias": "bias"}
 ALGORITHMS = {"sam": "1-SAM", "gd": "GD + weight decay"}
 SIZES = ("small", "large")
 
 
 @spec
-class Settings:
+class Settings(Sizes):
     """Sizes and lengths. Fields can be changed with --set."""
 
-    seeds: Annotated[int, Field(gt=0, le=1000)] = 3
-    width: Count = 500
+    seeds: Seeds = 3
     d: Annotated[int, Field(ge=4)] = 30
-    n: Count = 100
     n_large: Count = 400
-    n_test: Count = 10_000
     orders: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] = (1, 2, 3, 4)
-    dtype: Dtype = "float32"
     sam_epochs: Count = 2_000
     sam_epochs_large: Count = 1_000
     gd_epochs: Count = 8_000

@@ -28,22 +28,20 @@ What is chosen here:
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from ...models import Init, TwoLayer
 from ...plots import Plot
 from ...specs import spec
-from ...training.config import Dtype, RunConfig
+from ...training.config import RunConfig
 from ...training.schedule import Phase
 from ..arms import Arm, Comparison, data_spec
 from ..compared import Compared
 from ..contract import Verdict
 from ..judging import FRACTION, THRESHOLD, below
 from ..showing import final_values, histories, said
+from ..sizes import Count, Positive, Seeds, Sizes
 
-Count = Annotated[int, Field(gt=0)]
 KINDS: dict[str, dict[str, Any]] = {
     "sim": {"bn": "batch", "ln": "layer", "ln_fixed": "layer"},
     "std": {"bn": "standard_batch", "ln": "standard_layer", "ln_fixed": "standard_layer"},
@@ -55,19 +53,15 @@ ALIKE = 0.05  # difference of test errors below which two norms answer alike
 
 
 @spec
-class Settings:
+class Settings(Sizes):
     """Sizes and lengths. Fields can be changed with --set."""
 
-    seeds: Annotated[int, Field(gt=0, le=1000)] = 3
+    seeds: Seeds = 3
     width: Count = 200
-    d: Annotated[int, Field(ge=2)] = 30
-    n: Count = 100
-    n_test: Count = 10_000
-    dtype: Dtype = "float32"
     batch_norm_epochs: Count = 1_500
     layer_norm_epochs: Count = 500
     layer_norm_fixed_epochs: Count = 5_000
-    gamma_scale: Annotated[float, Field(gt=0)] = 4.0
+    gamma_scale: Positive = 4.0
 
 
 PRESETS = {

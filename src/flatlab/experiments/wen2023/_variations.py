@@ -1,0 +1,122 @@
+"""What the paper leaves unsaid, as changes to the configurations of Table 1's networks."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...training.config import RunConfig
+from ...training.schedule import Phase
+from ..choices import Change, Variation
+from . import table1
+
+SAM = tuple(table1.NETWORKS)
+GD = ("gd_no_bias", "gd_bias")
+
+
+def _arch(**fields: Any) -> Change:
+    return lambda c: dataclasses.replace(c, arch=dataclasses.replace(c.arch, **fields))
+
+
+def _init(**fields: Any) -> Change:
+    return lambda c: _arch(init=dataclasses.replace(c.arch.init, **fields))(c)
+
+
+def _each(change: Callable[[Phase], Phase]) -> Change:
+    return lambda c: dataclasses.replace(c, schedule=tuple(change(p) for p in c.schedule))
+
+
+def _phases(**fields: Any) -> Change:
+    return _each(lambda phase: dataclasses.replace(phase, **fields))
+
+
+def half_loss(phase: Phase) -> Phase:
+    """Return the phase that does on (f − y)² what this one does on half of it."""
+    decay = 2 * phase.weight_decay
+    rho = phase.rho / 2 if phase.algorithm == "usam" else phase.rho
+    return dataclasses.replace(phase, lr=phase.lr / 2, weight_decay=decay, rho=rho)
+
+
+def _slow(phase: Phase) -> Phase:
+    """Return the phase whose steps with momentum add up to those that it has without."""
+    return dataclasses.replace(phase, momentum=0.9, lr=phase.lr / 10)
+
+
+def _double_decay(phase: Phase) -> Phase:
+    return dataclasses.replace(phase, weight_decay=2 * phase.weight_decay)
+
+
+def _last_row(c: RunConfig) -> RunConfig:
+    """Take the last row of the schedule from the start, for as many epochs in all."""
+    last = dataclasses.replace(c.schedule[-1], epochs=c.epochs)
+    return dataclasses.replace(c, schedule=(last,))
+
+
+def _cumulative(c: RunConfig) -> RunConfig:
+    """Count the epochs of every row from the start of the first; one over by then has none."""
+    made, now = [], 0
+    for phase in c.schedule:
+        if phase.epochs > now:
+            made.append(dataclasses.replace(phase, epochs=phase.epochs - now))
+            now = phase.epochs
+    return dataclasses.replace(c, schedule=tuple(made))
+
+
+def _gamma_one(c: RunConfig) -> RunConfig:
+    """Start at γ = 1, in the paper's width: its gradient grows with the width."""
+    width = table1.PRESETS["paper"].width
+    return _init(gamma_scale=math.sqrt(width))(_arch(width=width)(c))
+
+
+def _float64(c: RunConfig) -> RunConfig:
+    return dataclasses.replace(c, dtype="float64")
+
+
+VARIATIONS = (
+    Variation("initial_law", "normal", "normal weights, zero bias", SAM, _init(law="normal")),
+    Variation("first_layer", "small", "scaled by 0.3", SAM, _init(first_layer_scale=0.3)),
+    Variation("first_layer", "large", "scaled by 3", SAM, _init(first_layer_scale=3.0)),
+    Variation("gamma", "gamma1", "γ = 1/√width", ("sim_bn",), _init(gamma_scale=1.0)),
+    Variation("gamma", "gamma2", "γ = 2/√width", ("sim_bn",), _init(gamma_scale=2.0)),
+    Variation("gamma", "gamma8", "γ = 8/√width", ("sim_bn",), _init(gamma_scale=8.0)),
+    Variation("gamma", "gamma_one", "γ = 1, width 500", ("sim_bn",), _gamma_one),
+    Variation("gamma", "gamma_shared", "one γ for all neurons", ("sim_bn",), _arch(gamma="shared")),
+    Variation(
+        "gamma", "gamma_still", "γ not in the ascent", ("sim_bn",), _phases(gamma="unperturbed")
+    ),
+    Variation("gamma", "gamma_fixed", "γ not trained", ("sim_bn",), _phases(gamma="fixed")),
+    Variation(
+        "statistics",
+        "constant",
+        "constant in the gradient",
+        ("sim_bn",),
+        _phases(statistics="constant"),
+    ),
+    Variation("order", "replacement", "with replacement", SAM, _phases(order="replacement")),
+    Variation("order", "fixed", "the same every epoch", SAM, _phases(order="fixed")),
+    Variation("ascent", "usam", "not normalised", SAM, _phases(algorithm="usam")),
+    Variation("second_batch", "other", "another example", SAM, _phases(second_batch="other")),
+    Variation("momentum", "momentum", "momentum 0.9", (*SAM, *GD), _phases(momentum=0.9)),
+    Variation(
+        "momentum", "slow", "momentum 0.9, a tenth of the rate", ("no_bias", "bias"), _each(_slow)
+    ),
+    Variation("loss", "half", "½(f − y)²", (*SAM, *GD), _each(half_loss)),
+    Variation("weight_decay", "double", "λ‖θ‖² in the loss", GD, _each(_double_decay)),
+    Variation(
+        "weight_decay", "spared", "not on the bias", ("gd_bias",), _phases(bias_weight_decay=0.0)
+    ),
+    Variation("ln_epsilon", "epsilon_large", "ε = 0.1", ("sim_ln",), _arch(ln_epsilon=0.1)),
+    Variation("ln_epsilon", "epsilon_small", "ε = 1e-6", ("sim_ln",), _arch(ln_epsilon=1e-6)),
+    Variation("norm_limit", "free", "no limit", ("sim_ln",), _phases(max_first_layer_norm=None)),
+    Variation("norm_limit", "limit5", "limit 5", ("sim_ln",), _phases(max_first_layer_norm=5.0)),
+    Variation("norm_limit", "limit20", "limit 20", ("sim_ln",), _phases(max_first_layer_norm=20.0)),
+    Variation(
+        "norm_limit", "each", "weights and bias 10 each", ("sim_ln",), _phases(norm_rule="each")
+    ),
+    Variation("norm_limit", "held", "held at 10", ("sim_ln",), _phases(norm_rule="held")),
+    Variation("phases", "cumulative", "epochs counted from the first row", ("bias",), _cumulative),
+    Variation("phases", "last_row", "last row from the start", ("bias", "sim_ln"), _last_row),
+    Variation("dtype", "float64", "float64", SAM, _float64),
+)

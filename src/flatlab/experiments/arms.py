@@ -15,9 +15,12 @@ from typing import Any
 from ..data import Dataset
 from ..data.catalogue import make
 from ..jobs.costs import CostModel
+from ..losses import Loss
+from ..models import Architecture
 from ..plots import Plot
-from ..training.config import RunConfig
+from ..training.config import Dtype, RunConfig
 from ..training.run import Run
+from ..training.schedule import LogGrid, Phase
 from . import showing
 from .compared import Compared, by_seed, diverged, large_enough
 from .contract import Experiment, Findings, Planned, Verdict
@@ -172,9 +175,46 @@ class Comparison:
         )
 
 
-def data_spec(name: str, n_test: int, **arguments: Any) -> dict[str, Any]:
-    """Return a data set's whole spec; the test set is not drawn for it."""
-    return {**make({"name": name, "n_test": 0, **arguments}).spec, "n_test": n_test}
+def trained_on(
+    name: str,
+    s: Any,
+    arch: Architecture,
+    schedule: Sequence[Phase],
+    *,
+    n: int | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    dtype: Dtype | None = None,
+    loss: Loss | None = None,
+    log: LogGrid | None = None,
+) -> Callable[[int], RunConfig]:
+    """Return seed → a run of a network and a schedule on the seed's data set.
+
+    Args:
+        name: The data set's name.
+        s: Settings with d, n, n_test and dtype.
+        arch: The network.
+        schedule: How it is trained.
+        n: Number of examples, if not the settings'.
+        arguments: What else the data set needs.
+        dtype: The dtype, if not the settings'.
+        loss: The training loss, if not the squared one.
+        log: When to log, if not as usual.
+    """
+
+    def config(seed: int) -> RunConfig:
+        drawn = {"d": s.d, "n": n or s.n, "seed": seed, **(arguments or {})}
+        data = make({"name": name, "n_test": 0, **drawn}).spec  # no test set is drawn for it
+        return RunConfig(
+            arch=arch,
+            data={**data, "n_test": s.n_test},
+            schedule=tuple(schedule),
+            loss=loss or Loss(),
+            seed=seed,
+            dtype=dtype or s.dtype,
+            log=log or LogGrid(),
+        )
+
+    return config
 
 
 def training_set(config: RunConfig) -> Dataset:

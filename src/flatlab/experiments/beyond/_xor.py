@@ -1,19 +1,19 @@
-"""What the experiments on xor share: networks with and without bias, 1-SAM, words for findings."""
+"""What the experiments on xor share: networks with and without bias, runs, and words."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...data import Dataset, xor
-from ...models import Architecture, TwoLayer
+from ...data import Dataset
+from ...models import TwoLayer
 from ...theory import bias_floor, no_bias_floor
-from ...training.config import Dtype, RunConfig
-from ...training.schedule import LogGrid, Phase
-from ..wen2023._table2 import phase_of, row
+from ...training.schedule import LogGrid
+from ..arms import trained_on
 
 # Fewer points than usual: at n_test = 10,000 measuring would take longer than training.
-LOG = LogGrid(per_decade=5, regular=20)
+on_xor = functools.partial(trained_on, "xor", log=LogGrid(per_decade=5, regular=20))
 
 
 def network(s: Any, bias: bool) -> TwoLayer:
@@ -24,32 +24,6 @@ def network(s: Any, bias: bool) -> TwoLayer:
 def floor(bias: bool) -> Callable[[Dataset], float]:
     """Return the floor of the trace with or without bias."""
     return bias_floor if bias else no_bias_floor
-
-
-def of_row(panel: str, index: int = 0, **changes: Any) -> Phase:
-    """Return a row of the paper's Table 2 as a phase, with changes."""
-    return phase_of(row(panel, index), **changes)
-
-
-def config(
-    s: Any,
-    arch: Architecture,
-    schedule: Sequence[Phase],
-    seed: int,
-    n: int | None = None,
-    log: LogGrid = LOG,
-    dtype: Dtype | None = None,
-) -> RunConfig:
-    """Return a run on the xor data of a seed."""
-    data = xor(d=s.d, n=n or s.n, seed=seed, n_test=s.n_test)
-    return RunConfig(
-        arch=arch,
-        data=data.spec,
-        schedule=tuple(schedule),
-        seed=seed,
-        dtype=dtype or s.dtype,
-        log=log,
-    )
 
 
 def listed(words: Sequence[str]) -> str:

@@ -36,6 +36,7 @@ import numpy as np
 
 from ...plots import Plot
 from ...specs import spec
+from ...training.config import Dtype
 from ...training.schedule import Phase
 from ..arms import Arm, Comparison
 from ..compared import Compared, at, falling
@@ -43,7 +44,7 @@ from ..contract import Verdict
 from ..judging import FRACTION, NEAR, THRESHOLD, below, near
 from ..showing import NAMES, final_values, histories
 from ..sizes import Count, Sizes
-from ._xor import config, floor, listed, network
+from ._xor import floor, listed, network, on_xor
 
 LR, RHO, DECAY = 0.01, 0.05, 0.05
 NOISE = RHO / LR**0.5
@@ -123,16 +124,11 @@ def arms(s: Settings) -> list[Arm]:
 
     def arm(name: str, key: str) -> Arm:
         bias = name == "bias"
+        dtype: Dtype | None = "float64" if key == "sgd_decay" else None
         return Arm(
             f"{name}-{key}",
             f"{LABELS[key]}, {NETWORKS[name]}",
-            lambda seed: config(
-                s,
-                network(s, bias),
-                schedule(key, s),
-                seed,
-                dtype="float64" if key == "sgd_decay" else None,
-            ),
+            on_xor(s, network(s, bias), schedule(key, s), dtype=dtype),
             floor(bias),
             name,
         )

@@ -30,9 +30,8 @@ from ...models import Architecture, Deep, TwoLayer
 from ...plots import Curves, Plot, Reference
 from ...specs import spec
 from ...theory import bias_floor, no_bias_floor
-from ...training.config import RunConfig
 from ...training.schedule import Phase
-from ..arms import Arm, Comparison, data_spec
+from ..arms import Arm, Comparison, trained_on
 from ..compared import Compared
 from ..contract import Verdict
 from ..judging import FRACTION, THRESHOLD, above, below, near
@@ -79,15 +78,8 @@ def arms(s: Settings) -> list[Arm]:
     def arm(depth: int, bias: str) -> Arm:
         has_bias = bias == "bias"
         epochs = s.two_layer_epochs if depth == 2 else s.deep_epochs
-
-        def config(seed: int) -> RunConfig:
-            return RunConfig(
-                arch=architecture(depth, has_bias, s.width),
-                data=data_spec("xor", s.n_test, d=s.d, n=s.n, seed=seed),
-                schedule=(Phase("sam", lr=0.01, rho=0.05, batch_size=1, epochs=epochs),),
-                seed=seed,
-                dtype=s.dtype,
-            )
+        phase = Phase("sam", lr=0.01, rho=0.05, batch_size=1, epochs=epochs)
+        config = trained_on("xor", s, architecture(depth, has_bias, s.width), [phase])
 
         def floor(data: Dataset) -> float:
             return (bias_floor if has_bias else no_bias_floor)(data, depth)

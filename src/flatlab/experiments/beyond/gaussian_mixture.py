@@ -32,9 +32,8 @@ from scipy import special
 from ...models import TwoLayer
 from ...plots import Curve, Curves, Plot, Reference
 from ...specs import spec
-from ...training.config import RunConfig
 from ...training.schedule import Phase
-from ..arms import Arm, Comparison, data_spec
+from ..arms import Arm, Comparison, trained_on
 from ..compared import Compared
 from ..contract import Verdict
 from ..judging import above
@@ -115,18 +114,9 @@ def arms(s: Settings) -> list[Arm]:
 
     def arm(separation: float, size: str, bias: str, algorithm: str) -> Arm:
         n = examples(size, s)
-
-        def config(seed: int) -> RunConfig:
-            return RunConfig(
-                arch=TwoLayer(width=s.width, bias=bias == "bias"),
-                data=data_spec(
-                    "gaussian_mixture", s.n_test, d=s.d, n=n, seed=seed, separation=separation
-                ),
-                schedule=(phase(size, algorithm),),
-                seed=seed,
-                dtype=s.dtype,
-            )
-
+        arch = TwoLayer(width=s.width, bias=bias == "bias")
+        phases, apart = [phase(size, algorithm)], {"separation": separation}
+        config = trained_on("gaussian_mixture", s, arch, phases, n=n, arguments=apart)
         label = f"separation {separation:g}, n = {n}, {BIASES[bias]}, {ALGORITHMS[algorithm]}"
         return Arm(key(separation, size, bias, algorithm), label, config, role=algorithm)
 

@@ -38,7 +38,8 @@ from ..compared import Compared
 from ..contract import Verdict
 from ..judging import mostly
 from ..sizes import Count, Sizes
-from ._xor import config, of_row
+from ..wen2023._table2 import schedule as of_table2
+from ._xor import on_xor
 
 SHARE = 0.8  # of the seeds, for "mostly"
 TOLERANCES = {"10": 0.1, "2": 0.02}
@@ -81,20 +82,16 @@ PRESETS = {
 }
 
 
-def schedule(key: str, s: Settings) -> list[Phase]:
+def schedule(key: str, s: Settings) -> tuple[Phase, ...]:
     """Return the phases of a network."""
     match key:
         case "bias":
-            rows = [of_row("4b", i, epochs=s.bias_epochs) for i in range(2)]
+            rows = of_table2("4b", [s.bias_epochs] * 2)
         case "sim_ln":
-            rows = [
-                of_row("6b", i, epochs=s.sim_ln_epochs, max_first_layer_norm=LIMIT)
-                for i in range(3)
-            ]
-            return rows
+            return of_table2("6b", [s.sim_ln_epochs] * 3, max_first_layer_norm=LIMIT)
         case _:
-            rows = [of_row("11b", epochs=s.three_epochs)]
-    return [*rows, dataclasses.replace(rows[0], rho=RADIUS)]
+            rows = of_table2("11b", [s.three_epochs])
+    return (*rows, dataclasses.replace(rows[0], rho=RADIUS))
 
 
 def arms(s: Settings) -> list[Arm]:
@@ -114,7 +111,7 @@ def arms(s: Settings) -> list[Arm]:
         return Arm(
             key,
             label,
-            lambda seed: config(s, networks[key], schedule(key, s), seed),
+            on_xor(s, networks[key], schedule(key, s)),
             lambda data: floor_of(key, data),
         )
 

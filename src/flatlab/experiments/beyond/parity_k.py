@@ -26,9 +26,8 @@ from pydantic import Field
 from ...models import TwoLayer
 from ...plots import Curves, Plot, Reference
 from ...specs import spec
-from ...training.config import RunConfig
 from ...training.schedule import Phase
-from ..arms import Arm, Comparison, data_spec
+from ..arms import Arm, Comparison, trained_on
 from ..compared import Compared
 from ..contract import Verdict
 from ..judging import FRACTION, THRESHOLD, above, below
@@ -95,16 +94,9 @@ def arms(s: Settings) -> list[Arm]:
 
     def arm(k: int, size: str, bias: str, algorithm: str) -> Arm:
         n = examples(size, s)
-
-        def config(seed: int) -> RunConfig:
-            return RunConfig(
-                arch=TwoLayer(width=s.width, bias=bias == "bias"),
-                data=data_spec("parity", s.n_test, d=s.d, n=n, k=k, seed=seed),
-                schedule=(phase(size, algorithm),),
-                seed=seed,
-                dtype=s.dtype,
-            )
-
+        arch = TwoLayer(width=s.width, bias=bias == "bias")
+        phases = [phase(size, algorithm)]
+        config = trained_on("parity", s, arch, phases, n=n, arguments={"k": k})
         label = f"k = {k}, n = {n}, {BIASES[bias]}, {ALGORITHMS[algorithm]}"
         return Arm(key(k, size, bias, algorithm), label, config, role=algorithm)
 

@@ -49,7 +49,8 @@ from ..contract import Verdict
 from ..judging import NEAR, THRESHOLD, below
 from ..showing import NAMES, final_values, histories
 from ..sizes import Count, Sizes
-from ._xor import config, listed, network, of_row
+from ..wen2023._table2 import schedule as of_table2
+from ._xor import listed, network, on_xor
 
 CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": ("1-SAM with bias", {}),
@@ -100,7 +101,7 @@ PRESETS = {
 def schedule(key: str, s: Settings, long: bool = False) -> list[Phase]:
     """Return both phases with a remedy's change; radii are factors on those of the paper."""
     first, second = (s.long_epochs, s.long_epochs_second) if long else (s.epochs, s.epochs_second)
-    phases = [of_row("4b", epochs=first), of_row("4b", 1, epochs=second)]
+    phases = of_table2("4b", [first, second])
     changes = dict(CHANGES.get(key, ("", {}))[1])
     factor = changes.pop("rho", 1.0)
     return [dataclasses.replace(p, rho=round(factor * p.rho, 6), **changes) for p in phases]
@@ -115,7 +116,7 @@ def arms(s: Settings) -> list[Line]:
         return Arm(
             lasting(key) if long else key,
             label,
-            lambda seed: config(s, network(s, bias), schedule(key, s, long), seed, dtype=dtype),
+            on_xor(s, network(s, bias), schedule(key, s, long), dtype=dtype),
             bias_floor,
             role,
         )

@@ -45,7 +45,8 @@ from ..contract import Interval, Verdict
 from ..judging import NEAR, THRESHOLD, above, below
 from ..showing import CURVES, final_values, said
 from ..sizes import Count, Sizes
-from ._xor import config, floor, network, of_row
+from ..wen2023._table2 import schedule as of_table2
+from ._xor import floor, network, on_xor
 
 NETWORKS = {"no_bias": "without bias", "bias": "with bias"}
 LAW = -1.0  # the exponent of n/d in Theorem 3.1
@@ -97,11 +98,8 @@ def key(name: str, n: int) -> str:
 def arms(s: Settings) -> list[Arm]:
     """Return an arm for each network and size."""
     phases = {
-        "no_bias": [of_row("1b", epochs=s.no_bias_epochs)],
-        "bias": [
-            of_row("4b", epochs=s.bias_epochs),
-            of_row("4b", 1, epochs=s.bias_epochs_second),
-        ],
+        "no_bias": of_table2("1b", [s.no_bias_epochs]),
+        "bias": of_table2("4b", [s.bias_epochs, s.bias_epochs_second]),
     }
 
     def arm(name: str, n: int) -> Arm:
@@ -109,7 +107,7 @@ def arms(s: Settings) -> list[Arm]:
         return Arm(
             key(name, n),
             f"{NETWORKS[name]}, n = {n}",
-            lambda seed: config(s, network(s, bias), phases[name], seed, n=n),
+            on_xor(s, network(s, bias), phases[name], n=n),
             floor(bias),
             name,
         )

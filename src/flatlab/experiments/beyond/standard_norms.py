@@ -33,14 +33,14 @@ from typing import Any
 from ...models import Init, TwoLayer
 from ...plots import Plot
 from ...specs import spec
-from ...training.config import RunConfig
 from ...training.schedule import Phase
-from ..arms import Arm, Comparison, data_spec
+from ..arms import Arm, Comparison, trained_on
 from ..compared import Compared
 from ..contract import Verdict
 from ..judging import FRACTION, THRESHOLD, below
 from ..showing import final_values, histories, said
 from ..sizes import Count, Positive, Seeds, Sizes
+from ..wen2023._table2 import schedule as of_table2
 
 KINDS: dict[str, dict[str, Any]] = {
     "sim": {"bn": "batch", "ln": "layer", "ln_fixed": "layer"},
@@ -81,17 +81,11 @@ PRESETS = {
 
 def schedule(pair: str, s: Settings) -> tuple[Phase, ...]:
     """Return the rows of the paper's Table 2, shortened."""
-
-    def sam(lr: float, rho: float, epochs: int, limit: float | None = None) -> Phase:
-        return Phase("sam", lr=lr, rho=rho, batch_size=1, epochs=epochs, max_first_layer_norm=limit)
-
-    match pair:
-        case "bn":  # Figure 2a
-            return (sam(0.005, 0.1, s.batch_norm_epochs),)
-        case "ln":  # Figure 6b
-            return tuple(sam(0.01, rho, s.layer_norm_epochs, 10.0) for rho in (0.1, 0.5, 1.0))
-        case _:
-            return (sam(0.01, 0.1, s.layer_norm_fixed_epochs, 10.0),)
+    if pair == "bn":
+        return of_table2("2a", [s.batch_norm_epochs])
+    fixed = pair == "ln_fixed"
+    epochs = [s.layer_norm_fixed_epochs] if fixed else [s.layer_norm_epochs] * 3
+    return of_table2("6b", epochs, max_first_layer_norm=10.0)
 
 
 def arms(s: Settings) -> list[Arm]:
@@ -99,16 +93,8 @@ def arms(s: Settings) -> list[Arm]:
 
     def arm(kind: str, pair: str) -> Arm:
         init = Init(gamma_scale=s.gamma_scale)
-
-        def config(seed: int) -> RunConfig:
-            return RunConfig(
-                arch=TwoLayer(width=s.width, norm=KINDS[kind][pair], init=init),
-                data=data_spec("xor", s.n_test, d=s.d, n=s.n, seed=seed),
-                schedule=schedule(pair, s),
-                seed=seed,
-                dtype=s.dtype,
-            )
-
+        arch = TwoLayer(width=s.width, norm=KINDS[kind][pair], init=init)
+        config = trained_on("xor", s, arch, schedule(pair, s))
         key = f"{kind}_{pair}"
         return Arm(key, LABELS[key], config, role=kind)
 

@@ -10,9 +10,8 @@ from ...data import Dataset
 from ...losses import Loss
 from ...models import Architecture
 from ...theory.table2 import TABLE2, Row
-from ...training.config import RunConfig
 from ...training.schedule import Phase
-from ..arms import Arm, data_spec
+from ..arms import Arm, trained_on
 from ..sizes import Sizes
 
 FULL_BATCH = 100  # the paper's n, which Table 2 gives as the batch size of gradient descent
@@ -87,18 +86,7 @@ def trained(
     key_epochs_third. `last` and `changes` are those of `schedule`.
     """
     epochs = [getattr(s, f"{key}_epochs{ordinal}", 0) for ordinal in ORDINALS]
-    phases = schedule(panel, epochs, last, **changes)
-
-    def config(seed: int) -> RunConfig:
-        return RunConfig(
-            arch=arch,
-            data=data_spec(data, s.n_test, d=s.d, n=s.n, seed=seed),
-            schedule=phases,
-            loss=loss or Loss(),
-            seed=seed,
-            dtype=s.dtype,
-        )
-
+    config = trained_on(data, s, arch, schedule(panel, epochs, last, **changes), loss=loss)
     return Arm(key, label, config, floor, reference=reference, panel=panel, ours=ours)
 
 

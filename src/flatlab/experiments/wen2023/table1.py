@@ -40,9 +40,8 @@ from ...models import Init, TwoLayer
 from ...plots import Plot, Reference
 from ...specs import spec
 from ...theory import batch_norm_xor, bias_floor, layer_norm_floor, no_bias_floor
-from ...training.config import RunConfig
 from ...training.schedule import Phase
-from ..arms import Arm, Comparison, Derived, Line, data_spec
+from ..arms import Arm, Comparison, Derived, Line, trained_on
 from ..compared import Compared, first_phase
 from ..contract import Verdict
 from ..judging import FRACTION, THRESHOLD, Rule, below, judge, near, on_minimum
@@ -146,15 +145,6 @@ def arm(key: str, algorithm: str, s: Settings) -> Arm:
     """Return a network trained by an algorithm."""
     network = NETWORKS[key]
 
-    def config(seed: int) -> RunConfig:
-        return RunConfig(
-            arch=architecture(key, s),
-            data=data_spec("xor", s.n_test, d=s.d, n=s.n, seed=seed),
-            schedule=schedule(key, algorithm, s),
-            seed=seed,
-            dtype=s.dtype,
-        )
-
     def floor(data: Dataset) -> float:
         if key == "sim_bn":
             return batch_norm_xor(data)
@@ -165,7 +155,7 @@ def arm(key: str, algorithm: str, s: Settings) -> Arm:
     return Arm(
         f"{key}-{algorithm}",
         ALGORITHMS[algorithm],
-        config,
+        trained_on("xor", s, architecture(key, s), schedule(key, algorithm, s)),
         floor,
         algorithm,
         network.reference,

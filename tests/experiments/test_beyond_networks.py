@@ -9,11 +9,14 @@ from flatlab.data import xor
 from flatlab.data.catalogue import make
 from flatlab.errors import UserError
 from flatlab.experiments import CATALOGUE
-from flatlab.experiments.arms import data_spec
+from flatlab.experiments.arms import trained_on
 from flatlab.experiments.beyond import depth, gaussian_mixture, parity_k, standard_norms
 from flatlab.experiments.running import settings_of
+from flatlab.experiments.sizes import Sizes
+from flatlab.models import TwoLayer
 from flatlab.theory import bias_floor, no_bias_floor
 from flatlab.training.run import Run
+from flatlab.training.schedule import Phase
 
 MODULES = {m.EXPERIMENT.id: m for m in (depth, standard_norms, parity_k, gaussian_mixture)}
 ALL = pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
@@ -138,8 +141,10 @@ def test_floors_of_depth_are_judged_by_the_floor_of_that_depth(ratio, expected):
 
 
 def test_a_spec_is_that_of_the_whole_data_set():
-    whole = xor(d=5, n=20, seed=3, n_test=50)
-    assert data_spec("xor", 50, d=5, n=20, seed=3) == whole.spec
+    whole, s = xor(d=5, n=20, seed=3, n_test=50), Sizes(d=5, n=99, n_test=50)
+    phase = Phase("sgd", lr=0.1, epochs=1)
+    config = trained_on("xor", s, TwoLayer(width=3), [phase], n=20)(3)
+    assert (config.data, config.seed, config.dtype) == (whole.spec, 3, "float32")
 
 
 def test_a_diverged_run_decides_nothing_of_its_arm():

@@ -74,7 +74,7 @@ class Derived:
     role: str = ""
 
 
-Line = Arm | Derived
+AnyArm = Arm | Derived
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Comparison:
     title: str
     claim: str
     presets: Mapping[str, Any]
-    arms: Callable[[Any], Sequence[Line]]
+    arms: Callable[[Any], Sequence[AnyArm]]
     verdicts: Callable[[Compared], Sequence[Verdict]]
     finding: Callable[[Compared], str] = lambda found: ""
     tables: Callable[[Compared], Tables] = showing.tables

@@ -12,7 +12,7 @@ from ..training.run import Run
 from .contract import Interval
 
 if TYPE_CHECKING:
-    from .arms import Comparison, Line
+    from .arms import AnyArm, Comparison
 
 LIMITS = {"test_error": (0.0, 1.0)}
 
@@ -32,7 +32,7 @@ class Compared:
 
     comparison: Comparison
     settings: Any
-    arms: Mapping[str, Line]
+    arms: Mapping[str, AnyArm]
     runs: Mapping[str, Mapping[int, Run]]
     floors: Mapping[str, Mapping[int, float]]
     decisive: bool

@@ -43,7 +43,7 @@ from ...theory import bias_floor
 from ...training.config import Dtype
 from ...training.run import Run
 from ...training.schedule import Phase
-from ..arms import Arm, Comparison, Derived, Line
+from ..arms import AnyArm, Arm, Comparison, Derived
 from ..compared import Compared, cut
 from ..contract import Verdict
 from ..judging import NEAR, THRESHOLD, below
@@ -107,7 +107,7 @@ def schedule(key: str, s: Settings, long: bool = False) -> list[Phase]:
     return [dataclasses.replace(p, rho=round(factor * p.rho, 6), **changes) for p in phases]
 
 
-def arms(s: Settings) -> list[Line]:
+def arms(s: Settings) -> list[AnyArm]:
     """Return plain 1-SAM, remedies, the network without bias, long runs, and early stopping."""
 
     def arm(key: str, label: str, bias: bool = True, long: bool = False) -> Arm:

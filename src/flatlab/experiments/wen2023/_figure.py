@@ -60,21 +60,21 @@ def figure(
     )
 
 
-def papers(found: Compared) -> list[Arm]:
-    """Return the arms of a figure, none of which is derived."""
+def panels_of(found: Compared) -> list[Arm]:
+    """Return the arms of a figure, which are its panels; none is derived."""
     return [arm for arm in found.arms.values() if isinstance(arm, Arm)]
 
 
 def least_loss(found: Compared) -> float:
     """Return the least training loss of the figure's loss."""
-    return papers(found)[0].config(0).loss.least
+    return panels_of(found)[0].config(0).loss.least
 
 
 def phase_ends(found: Compared, generalisation: str) -> list[dict[str, Any]]:
     """Return means over seeds, a row for the end of each phase, with the interval of the score."""
     least = least_loss(found)
     made = []
-    for arm in papers(found):
+    for arm in panels_of(found):
         epoch = 0
         for phase in arm.config(0).schedule:
             epoch += phase.epochs
@@ -130,7 +130,7 @@ def picture(found: Compared, generalisation: str = "test_error", scores: bool = 
 
 def _scores(found: Compared) -> tuple[Curves, ...]:
     """Return the panels of the two scores; runs made before they were logged are left out."""
-    data = training_set(papers(found)[0].config(0))
+    data = training_set(panels_of(found)[0].config(0))
     chance = Reference("chance", len(data.relevant) / data.d, above=True)
     memorisation, features = (curves(found, found.arms, c) for c in ("memorisation", "features"))
     # Up to 1, so that a small score looks small.
@@ -147,7 +147,7 @@ def references(found: Compared) -> tuple[Reference, ...]:
     """Return the arms' floors, each once; the lowest is labelled, below it, for all."""
     values = {
         f"{arm.reference}: {value:.2f}": value
-        for arm in papers(found)
+        for arm in panels_of(found)
         if (value := found.floor(arm.key)) is not None
     }
     label = "; ".join(sorted(values, key=lambda name: values[name]))
@@ -159,7 +159,7 @@ def references(found: Compared) -> tuple[Reference, ...]:
 def _phases(found: Compared) -> list[str]:
     """Say where an arm's hyper-parameters change."""
     said = []
-    for arm in papers(found):
+    for arm in panels_of(found):
         epoch, changes = 0, []
         for before, after in itertools.pairwise(arm.config(0).schedule):
             epoch += before.epochs

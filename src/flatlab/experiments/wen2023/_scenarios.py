@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from ..arms import Line
+from ..arms import AnyArm
 from ..compared import Compared, at, course, over_initial
 from ..contract import Verdict
 from ..judging import FRACTION, THRESHOLD, above, below, near, on_minimum
@@ -170,7 +170,7 @@ def unless_short(
     return dataclasses.replace(verdict, holds=None, reason=reason)
 
 
-def generalises(found: Compared, arm: Line, nearly: float) -> list[Verdict]:
+def generalises(found: Compared, arm: AnyArm, nearly: float) -> list[Verdict]:
     """Judge: an arm generalises (test error below 10 %), and nearly perfectly (below a share)."""
     name, errors = f"wen2023.{found.comparison.name}", found.final(arm.key, "test_error")
     return [

@@ -24,7 +24,7 @@ class Stage:
     Attributes:
         key: Its name in claims.
         label: Its name in tables and sentences.
-        part: The arm's key.
+        arm: The arm's key.
         last: Whether it is the end of the last phase, not of the first.
         needs: The preset whose epochs are enough to say that signs or trace are not reached.
         readable: Whether to judge the weights too, not only what the network does.
@@ -32,7 +32,7 @@ class Stage:
 
     key: str
     label: str
-    part: str
+    arm: str
     last: bool
     needs: str = "lab"
     readable: bool = True
@@ -43,7 +43,7 @@ class Stage:
 
     def lost(self, found: Compared) -> int:
         """Return how many runs diverged on their way there."""
-        runs = found.runs[self.part].values()
+        runs = found.runs[self.arm].values()
         there = [run.status == "done" or (not self.last and bool(run.ends)) for run in runs]
         return there.count(False)
 
@@ -65,16 +65,16 @@ def over_infimum(found: Compared, stage: Stage, share: float = 1.0) -> list[floa
 
     `share` is how much of the stage's last phase has passed.
     """
-    floors = found.floors[stage.part]
+    floors = found.floors[stage.arm]
     return [
         stage.value(run, "trace_ggn", share) / floors[seed]
-        for seed, run in found.runs[stage.part].items()
+        for seed, run in found.runs[stage.arm].items()
     ]
 
 
 def because(found: Compared, stage: Stage) -> str:
     """Say what happened to the network up to a stage, in means over seeds."""
-    runs = list(found.runs[stage.part].values())
+    runs = list(found.runs[stage.arm].values())
     loss = float(np.mean([stage.value(run, "train_loss") for run in runs]))
     if stage.last and loss >= INTERPOLATES:
         return off_minimum(runs)

@@ -43,7 +43,7 @@ from ..compared import Compared
 from ..contract import Verdict
 from ..judging import near
 from ..sizes import Count, Positive, Sizes
-from ._figure import figure, papers
+from ._figure import figure, panels_of
 from ._scenarios import generalises
 from ._table2 import row, trained
 
@@ -107,7 +107,7 @@ def xor_infimum(data: Dataset) -> float:
 
 def verdicts(found: Compared) -> list[Verdict]:
     """Judge what the paper says of the figure."""
-    judged = [v for arm in papers(found) for v in generalises(found, arm, NEARLY)]
+    judged = [v for arm in panels_of(found) for v in generalises(found, arm, NEARLY)]
     judged.append(
         near(
             "wen2023.fig10.layer_reaches_bound",

@@ -160,18 +160,18 @@ def _judged(found: Compared, stage: Stage) -> list[Verdict]:
     fit, name = stage.fit(found), f"wen2023.fig2.{stage.key}"
 
     def values(column: str) -> list[float]:
-        return found.each(stage.part, lambda run: stage.value(run, column))
+        return found.each(stage.arm, lambda run: stage.value(run, column))
 
     def weights(value: Callable[[Params], float]) -> list[float]:
-        return found.each(stage.part, lambda run: value(stage.params(run)))
+        return found.each(stage.arm, lambda run: value(stage.params(run)))
 
     losses = values("train_loss")
     why = because(found, stage) if fit and losses else ""
 
     def settled(verdict: Verdict, needs: str = "lab") -> Verdict:
-        verdict = unless_short(found, verdict, stage.part, needs, not stage.last)
+        verdict = unless_short(found, verdict, stage.arm, needs, not stage.last)
         verdict = on_minimum(verdict, losses, decisive=fit)
-        arm = found.arms[stage.part]
+        arm = found.arms[stage.arm]
         if isinstance(arm, Arm) and arm.ours:
             verdict = dataclasses.replace(verdict, paper="ours")
         if found.decisive and (lost := stage.lost(found)):
@@ -257,7 +257,7 @@ def tables(found: Compared) -> dict[str, list[dict[str, Any]]]:
     """Return Figure 2b, the paper's beside ours of the first seed, and the columns' norms."""
     rows, norms = printed_neurons(), [column_norms("paper", [PRINTED_COLUMNS], None)]
     for stage in STAGES:
-        params = {seed: stage.params(run) for seed, run in found.runs[stage.part].items()}
+        params = {seed: stage.params(run) for seed, run in found.runs[stage.arm].items()}
         for seed in list(params)[:1]:
             rows += neurons(f"{stage.label}, seed {seed}", params[seed])
         if params:
@@ -270,7 +270,7 @@ def finding(found: Compared) -> str:
     """Say what came out at each stage, in means over seeds."""
     said = []
     for stage in STAGES:
-        runs = list(found.runs[stage.part].values())
+        runs = list(found.runs[stage.arm].values())
         loss, error = (
             float(np.mean([stage.value(run, column) for run in runs]))
             for column in ("train_loss", "test_error")

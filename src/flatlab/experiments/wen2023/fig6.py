@@ -45,7 +45,7 @@ from ..compared import Compared
 from ..contract import Verdict
 from ..judging import above, near
 from ..sizes import Count, Positive, Sizes
-from ._figure import figure, papers
+from ._figure import figure, panels_of
 from ._scenarios import generalises
 from ._table2 import row, trained
 
@@ -119,7 +119,7 @@ def growth(run: Run) -> float:
 
 def verdicts(found: Compared) -> list[Verdict]:
     """Judge what the paper says of the figure."""
-    judged = [v for arm in papers(found) for v in generalises(found, arm, NEARLY)]
+    judged = [v for arm in panels_of(found) for v in generalises(found, arm, NEARLY)]
     judged += [
         near(
             f"wen2023.fig6.{arm.key}_reaches_bound",
@@ -128,7 +128,7 @@ def verdicts(found: Compared) -> list[Verdict]:
             found.over_floor(arm.key),
             decisive=found.fit(arm.key),
         )
-        for arm in papers(found)
+        for arm in panels_of(found)
     ]
     judged.append(
         above(
@@ -147,7 +147,7 @@ def verdicts(found: Compared) -> list[Verdict]:
 def tables(found: Compared) -> dict[str, list[dict[str, Any]]]:
     """Return the first layer's norm at the start and at the end, mean over seeds."""
     rows = []
-    for arm in papers(found):
+    for arm in panels_of(found):
         pairs = np.array([norms(run) for run in found.runs[arm.key].values()]).reshape(-1, 2)
         start, end = (float(v) for v in pairs.mean(0)) if len(pairs) else (None, None)
         rows.append(

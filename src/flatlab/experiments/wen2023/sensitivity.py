@@ -38,7 +38,7 @@ from ...specs import spec
 from ...training.run import Run
 from ...training.schedule import LogGrid
 from ...training.session import on_test_set, outputs_on_test_set
-from ..arms import Arm, Comparison, Derived, Line
+from ..arms import AnyArm, Arm, Comparison, Derived
 from ..choices import BASE, Case, finding, picture, table, varied, verdict
 from ..compared import Compared
 from ..contract import Verdict
@@ -168,9 +168,9 @@ def read_again(s: Settings) -> list[tuple[str, str, str, Callable[[Run], Run]]]:
     return [*sizes, ("zero_output", "zero", "f = 0 counts as right", _zero_is_right)]
 
 
-def arms(s: Settings) -> list[Line]:
+def arms(s: Settings) -> list[AnyArm]:
     """Return each scenario as it is, with each variation, and read again."""
-    made: list[Line] = []
+    made: list[AnyArm] = []
     for scenario in scenarios(s):
         base = varied(scenario, BASE, BASE)
         made.append(base)

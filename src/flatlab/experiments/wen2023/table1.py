@@ -41,7 +41,7 @@ from ...plots import Plot, Reference
 from ...specs import spec
 from ...theory import batch_norm_xor, bias_floor, layer_norm_floor, no_bias_floor
 from ...training.schedule import Phase
-from ..arms import Arm, Comparison, Derived, Line, trained_on
+from ..arms import AnyArm, Arm, Comparison, Derived, trained_on
 from ..compared import Compared, first_phase
 from ..contract import Verdict
 from ..judging import FRACTION, THRESHOLD, Rule, below, judge, near, on_minimum
@@ -164,9 +164,9 @@ def arm(key: str, algorithm: str, s: Settings) -> Arm:
     )
 
 
-def arms(s: Settings) -> list[Line]:
+def arms(s: Settings) -> list[AnyArm]:
     """Return every network with both algorithms, and Sim-BN's 1-SAM after its first phase."""
-    made: list[Line] = [arm(key, algorithm, s) for key in NETWORKS for algorithm in ALGORITHMS]
+    made: list[AnyArm] = [arm(key, algorithm, s) for key in NETWORKS for algorithm in ALGORITHMS]
     return [*made, Derived(FIRST, "1-SAM, first phase", "sim_bn-sam", first_phase, "sam")]
 
 

@@ -148,8 +148,9 @@ def analyse(s: Settings, preset: str, runs: Mapping[str, Run]) -> Findings:
 
 
 def picture(s: Settings, found: list[Caps]) -> Plot:
-    """Return the arcs on which neurons fire, for the largest, a middle and the least ε."""
-    shown = dict.fromkeys(found[k].epsilon for k in (0, len(found) // 2, len(found) - 1))
+    """Return the arcs on which neurons fire, for three ε whose arcs are wide enough to see."""
+    last = len(found) - 1
+    shown = dict.fromkeys(found[k].epsilon for k in (0, min(2, (last + 1) // 2), min(5, last)))
     return memorising_on_the_circle("fig3", circle_regions(s.n, tuple(shown)))
 
 

@@ -85,11 +85,12 @@ class Engine:
     def __init__(self, case: Case, dtype: str = "float32"):
         self.case, self.steps_per_epoch = case, case.steps_per_epoch
         self.start = case.start()
-        self.trainer = CompiledTrainer(case.arch, self.start, Loss("mse"), case.data, SEED, dtype)
+        self.trainer = CompiledTrainer(case.arch, Loss("mse"), case.data, SEED, dtype)
+        self.reset()
 
     def reset(self) -> None:
         """Go back to the initial weights."""
-        self.trainer.load(self.start)
+        self.trainer.load({f"params/{name}": value for name, value in self.start.items()})
 
     def run(self, epochs: int) -> None:
         """Train from the current weights, in one call."""

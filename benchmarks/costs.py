@@ -20,14 +20,15 @@ from scipy.optimize import nnls
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.timing import one_thread
-from benchmarks.trainers import AnyTrainer, require_finite, trainer_of
+from benchmarks.trainers import require_finite, trainer_of
 from flatlab.data.catalogue import make
-from flatlab.engine import evaluate
 from flatlab.jobs import Job, costs, run_jobs
 from flatlab.losses import Loss
 from flatlab.models import Architecture, Deep, TwoLayer
 from flatlab.training.config import RunConfig
+from flatlab.training.rows import chain_row
 from flatlab.training.schedule import Phase
+from flatlab.training.trainers import Trainer
 
 # Width, input dimension, examples: `quick`, something between, `lab` and `paper`.
 SIZES = ((100, 10, 60), (250, 30, 100), (500, 30, 100))
@@ -77,7 +78,7 @@ def seconds_a_step(config: RunConfig) -> float:
     return best / (epochs * steps)
 
 
-def _timed(trainer: AnyTrainer, phase: Phase, units: int) -> float:
+def _timed(trainer: Trainer, phase: Phase, units: int) -> float:
     clock = time.process_time()
     trainer.advance(phase, 0, units, 0)
     return time.process_time() - clock
@@ -90,7 +91,7 @@ def seconds_a_row(arch: Architecture, config: RunConfig) -> float:
     best = np.inf
     for _ in range(4):
         clock = time.process_time()
-        evaluate(arch, params, config.loss, data)
+        chain_row(config, arch, params, data)
         best = min(best, time.process_time() - clock)
     return best
 

@@ -30,9 +30,10 @@ from unittest import mock
 
 import numpy as np
 
-from flatlab.engine import CompiledTrainer, evaluate
-from flatlab.losses import Loss
+from flatlab.engine import CompiledTrainer
+from flatlab.training import rows
 from flatlab.training import session as training
+from flatlab.training.config import RunConfig
 from flatlab.training.run import Run
 from flatlab.training.schedule import Phase
 
@@ -91,11 +92,11 @@ class _Measured:
 
 def _measured_run(epochs: int) -> _Measured:
     kernel = _Stopwatch(CompiledTrainer.advance)
-    measuring = _Stopwatch(evaluate)
+    measuring = _Stopwatch(rows.row_of)
     with (
         tempfile.TemporaryDirectory() as out,
         mock.patch.object(CompiledTrainer, "advance", lambda *args: kernel(*args)),
-        mock.patch.object(training, "evaluate", measuring),
+        mock.patch.object(training, "row_of", measuring),
     ):
         whole = _seconds(lambda: train(epochs, out))
     return _Measured(whole, kernel.seconds, measuring.seconds, kernel.calls, measuring.calls)
@@ -120,8 +121,9 @@ def _point_seconds() -> float:
     case = CASES["sam"]
     params = case.start()
     params = {name: value.astype(np.float32) for name, value in params.items()}
+    config = RunConfig(case.arch, case.data.spec, (case.phase,))
     return min(
-        _seconds(lambda: evaluate(case.arch, params, Loss("mse"), case.data)) for _ in range(30)
+        _seconds(lambda: rows.chain_row(config, case.arch, params, case.data)) for _ in range(30)
     )
 
 

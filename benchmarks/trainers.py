@@ -5,22 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from flatlab.data import Dataset
-from flatlab.engine import CompiledTrainer, unsupported
+from flatlab.training import trainers
 from flatlab.training.config import RunConfig
-from flatlab.training.torch_trainer import TorchTrainer
-
-AnyTrainer = CompiledTrainer | TorchTrainer
 
 
-def trainer_of(config: RunConfig, data: Dataset) -> AnyTrainer:
+def trainer_of(config: RunConfig, data: Dataset) -> trainers.Trainer:
     """Return a run's trainer at its initial weights: torch's where the engine has no kernel."""
-    slow = unsupported(config.loss, config.arch, config.schedule)
-    kind = TorchTrainer if slow else CompiledTrainer
-    start = config.arch.initial(data.d, config.seed)
-    return kind(config.arch, start, config.loss, data, config.seed, config.dtype)
+    kind, _ = trainers.choose("auto", config)
+    start = trainers.labelled("params", config.arch.initial(data.d, config.seed))
+    return trainers.trainer_of(kind, config, start, data)
 
 
-def require_finite(trainer: AnyTrainer, config: RunConfig) -> None:
+def require_finite(trainer: trainers.Trainer, config: RunConfig) -> None:
     """Raise if the weights are not finite."""
     if not all(np.isfinite(value).all() for value in trainer.params().values()):
         raise FloatingPointError(f"{config.arch} diverged: such a timing means nothing")

@@ -79,6 +79,9 @@ def table():
     yield "truncated", bias, "xor", phases({**SGD, "epochs": 20}), "truncated_mse"
 
 
+LATER = ("step", "train_error")  # columns that came after the first record
+
+
 class Stop(Exception):
     """Raised in the middle of a run."""
 
@@ -86,7 +89,8 @@ class Stop(Exception):
 def bits(run):
     """Return the SHA-256 of a run's parameters and history."""
     total = hashlib.sha256(run.status.encode())
-    for name, value in {**run.params, **run.columns}.items():
+    columns = {name: c for name, c in run.columns.items() if name not in LATER}
+    for name, value in {**run.params, **columns}.items():
         total.update(f"{name}{value.dtype}{value.shape}".encode())
         total.update(value.tobytes())
     return total.hexdigest()

@@ -169,7 +169,7 @@ def test_the_trainer_is_the_one_a_run_would_have():
         made = trainers.trainer_of(config, make(config.data))
         by_torch = config.loss.name == "truncated_mse"  # the engine has no kernel for it
         assert isinstance(made, TorchTrainer if by_torch else CompiledTrainer)
-    made.load({name: np.nan * value for name, value in made.params().items()})
+    made.load({name: np.nan * value for name, value in made.state().items()})
     with pytest.raises(FloatingPointError, match="diverged"):
         trainers.require_finite(made, config)
 

@@ -18,6 +18,7 @@ CASES = [
     Loss("logistic", smoothing=0.45),
     Loss("truncated_mse"),
     Loss("truncated_mse", cutoff=0.3),
+    Loss("half_mse"),
 ]
 # Outputs on both sides of every bend, none on one; labels ±1 and, where allowed, real.
 F = np.concatenate([np.linspace(-6.03, 6.07, 97), [0.0, 40.0, -40.0]])
@@ -52,8 +53,9 @@ def test_derivatives_are_those_of_autograd(loss):
 def test_derivatives_are_limits_of_differences(loss):
     """Autograd and the formula could share a mistake in the value's bend; differences do not."""
     h = 1e-5
-    near = np.abs(np.abs(F - Y) - loss.cutoff) < 2 * h
-    near |= np.abs(np.abs(F - Y) - 2 * loss.cutoff) < 2 * h
+    bend = getattr(loss, "cutoff", math.inf)
+    near = np.abs(np.abs(F - Y) - bend) < 2 * h
+    near |= np.abs(np.abs(F - Y) - 2 * bend) < 2 * h
     f, y = F[~near], Y[~near]
     up, middle, down = (loss.values(f + step, y) for step in (h, 0.0, -h))
     # Central differences: error h²ℓ'''/6 ≈ 1e-11, and rounding 1e-16 · |ℓ|/h with ℓ up to 2000.
@@ -102,6 +104,35 @@ def test_truncated_mse_bends_without_a_jump(c, sign):
     middle = loss.values(y + sign * 1.5 * c, y)
     assert middle[0][0] == pytest.approx(1.75 * c**2, rel=1e-14)
     assert middle[2][0] == -2
+
+
+def test_cross_entropy_is_that_of_the_smoothed_label():
+    f, y = torch.randn(5, 3, dtype=torch.float64), torch.tensor([0, 2, 1, 1, 0])
+    q = torch.full((5, 3), 0.1 / 3, dtype=torch.float64)
+    q[torch.arange(5), y] += 0.9
+    by_hand = -(q * torch.log_softmax(f, 1)).sum(1).mean()
+    assert float(Loss("cross_entropy", smoothing=0.1).torch(f, y)) == pytest.approx(float(by_hand))
+
+
+def test_half_mse_sums_over_outputs_and_mse_averages():
+    f, y = torch.zeros(4, 3, dtype=torch.float64), torch.ones(4, 3, dtype=torch.float64)
+    assert float(Loss("half_mse").torch(f, y)) == 1.5
+    assert float(Loss("mse").torch(f, y)) == 1.0
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_says_which_labels_it_takes(name):
+    loss, numbers, classes = as_loss(name), np.array([1.0, -1.0]), np.array([0, 2])
+    right, wrong = (None, 3), (3, None)
+    if loss.labels == "classes":
+        right, wrong = wrong, right
+    given = {None: numbers, 3: classes}
+    assert loss.refusal(given[right[0]], right[0]) is None
+    assert "takes" in loss.refusal(given[wrong[0]], wrong[0])
+
+
+def test_labels_beyond_one_are_no_signs():
+    assert "got 2" in Loss("logistic").refusal(np.array([2.0, -1.0]), None)
 
 
 def test_mse_is_not_halved():

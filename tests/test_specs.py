@@ -12,10 +12,12 @@ import tomli_w
 
 from flatlab.errors import UserError
 from flatlab.losses import Loss
-from flatlab.models import Deep, Init, TwoLayer
+from flatlab.models import CNN, MLP, VGG11, Deep, Init, TwoLayer
 from flatlab.specs import digest, from_dict, to_dict
-from flatlab.training.config import RunConfig
-from flatlab.training.schedule import LogGrid, Phase
+from flatlab.training.config import RunConfig, Tracked, config_digest, upgraded
+from flatlab.training.optimizers import SAM
+from flatlab.training.optimizers import SGD as SGD_
+from flatlab.training.schedule import FirstLayer, LogGrid, Phase
 
 SGD = {"algorithm": "sgd", "lr": 0.1, "epochs": 1}
 RUN = {"arch": {}, "data": {"name": "xor"}, "schedule": [SGD]}
@@ -34,15 +36,21 @@ MISTAKES = [
     (lambda: Phase("sgd", lr=0.1, epochs=True), "epochs: input should be a valid integer"),
     (
         lambda: Phase("sgd", lr=0.1, epoch=5),
-        "Phase has no field 'epoch': did you mean 'epochs'? Allowed: algorithm, batch_size,",
+        "unknown field of a phase 'epoch': did you mean 'epochs'",
     ),
     (
-        lambda: Phase("adam", lr=0.1, epochs=5),
-        "algorithm must be 'sgd', 'sam', 'usam' or 'label_noise', got 'adam'",
+        lambda: Phase("adamm", lr=0.1, epochs=5),
+        "unknown optimizer 'adamm': did you mean 'adam'",
     ),
     (lambda: Phase("sam", lr=0.1, epochs=5, rho=-0.1), "rho must be >= 0, got -0.1"),
-    (lambda: Phase("sgd", lr=0.1, epochs=5, rho=0.1), "rho is the ascent radius of 'sam' and"),
-    (lambda: Phase("sam", lr=0.1, epochs=5, noise=0.1), "noise belongs to 'label_noise', got"),
+    (
+        lambda: Phase("sgd", lr=0.1, epochs=5, rho=0.1),
+        "'sgd' has no option 'rho', which is one of sam, usam,",
+    ),
+    (
+        lambda: Phase("sam", lr=0.1, epochs=5, noise=0.1),
+        "'sam' has no option 'noise', which is one of label_noise: drop",
+    ),
     (lambda: Phase("sgd", lr=0.1, epochs=5, batch_size=0), "batch_size must be > 0 or left out"),
     (lambda: Phase("sgd", lr=0.1, epochs=5, weight_decay=-1.0), "weight_decay must be >= 0"),
     (
@@ -52,15 +60,15 @@ MISTAKES = [
     ),
     (
         lambda: Phase("sgd", lr=0.1, epochs=5, max_first_layer_norm=0.0),
-        "max_first_layer_norm must be >= 1e-15, got 0.0",
+        "max_norm must be >= 1e-15, got 0.0",
     ),
     (
         lambda: Phase("sgd", 0.1, 5, order="sorted"),
         "order must be 'replacement' or 'fixed', got 'sorted'",
     ),
     (
-        lambda: Phase("sgd", 0.1, 5, 0.0, 1, 0.0, 0.0, *[None] * 10, 9),
-        "Phase takes 17 fields: algorithm, lr, epochs, rho, batch_size, weight_decay, noise,",
+        lambda: Phase("sgd", 0.1, 5, 1, *[None] * 4, 9),
+        "Phase takes 8 fields: optimizer, lr, epochs, batch_size, order, until, first_layer,",
     ),
     # Architectures and losses
     (lambda: TwoLayer(width=0), "width must be > 0, got 0"),
@@ -72,7 +80,13 @@ MISTAKES = [
     (lambda: TwoLayer(init=3), "init must be a table of fields (Init), got 3"),
     (lambda: Deep(depth=1), "depth must be >= 2, got 1"),
     (lambda: Init(gamma_scale=-1), "gamma_scale must be > 0, got -1"),
-    (lambda: Loss("hinge"), "name must be 'mse', 'logistic' or 'truncated_mse', got 'hinge'"),
+    (lambda: Phase("sgd", 0.1, 5, until={"accuracy": 0}), "accuracy must be > 0 or left out, got"),
+    (lambda: Phase("sgd", 0.1, 5, until={}), "until needs a training accuracy in (0, 1] or a"),
+    (lambda: Phase("sgd", 0.1, 5, nesterov=True), "nesterov needs a momentum > 0, got 0"),
+    (lambda: Phase("sam", 0.1, 5, base="lbfgs"), "unknown base optimizer 'lbfgs': allowed: adam,"),
+    (lambda: Loss("hinge"), "unknown loss 'hinge': allowed: cross_entropy, half_mse, logistic,"),
+    (lambda: MLP(widths=(0,)), "widths must be > 0, got 0"),
+    (lambda: VGG11(channels=0.0), "channels must be > 0, got 0.0"),
     (lambda: Loss("logistic", smoothing=0.5), "smoothing must be < 0.5, got 0.5"),
     (lambda: LogGrid(per_decade=-1), "per_decade must be >= 0, got -1"),
     # From plain values
@@ -92,7 +106,7 @@ MISTAKES = [
     (lambda: RunConfig.from_dict({**RUN, "arch": 3}), "arch must be a table with a kind, got 3"),
     (
         lambda: RunConfig.from_dict({**RUN, "arch": {"kind": "resnet"}}),
-        "unknown architecture 'resnet': allowed: deep, two_layer",
+        "unknown architecture 'resnet': allowed: cnn, deep, mlp, module, two_layer, vgg11",
     ),
     (
         lambda: RunConfig.from_dict({**RUN, "arch": {"kind": ["deep"]}}),
@@ -110,7 +124,7 @@ MISTAKES = [
     (lambda: RunConfig.from_dict({**RUN, "schedule": []}), "schedule must be a non-empty list"),
     (
         lambda: RunConfig.from_dict({**RUN, "loss": 3}),
-        "Loss must be a table of fields, got 3",
+        "loss must be a name or a Loss, got 3",
     ),
     (lambda: RunConfig.from_dict({**RUN, "seed": "x"}), "seed must be an integer >= 0, got 'x'"),
     (
@@ -130,8 +144,9 @@ def test_a_mistake_reads_as_one_line(made, message):
 
 
 VALUES = [
-    Phase("sam", lr=0.1, epochs=3, rho=0.05),
-    Phase("label_noise", lr=1e-300, epochs=3, noise=0.1, batch_size=1, max_first_layer_norm=10.0),
+    MLP(widths=(3, 4), dropout=0.5),
+    CNN(channels=(2, 3)),
+    VGG11(batch_norm=True, channels=0.25),
     TwoLayer(),
     TwoLayer(
         width=7,
@@ -165,21 +180,43 @@ def test_a_spec_is_frozen(value):
         setattr(value, name, getattr(value, name))
 
 
-def test_none_is_left_out_and_comes_back():
-    assert "norm" not in to_dict(TwoLayer())
-    assert to_dict(TwoLayer())["init"] == {
-        "law": "torch",
-        "first_layer_scale": 1.0,
-        "gamma_scale": 4.0,
-    }
-    assert from_dict(TwoLayer, to_dict(TwoLayer())).norm is None
+PHASES = [
+    Phase("sam", lr=0.1, epochs=3, rho=0.05),
+    Phase("label_noise", lr=1e-300, epochs=3, noise=0.1, batch_size=1, max_first_layer_norm=10.0),
+    Phase("sam", lr=0.1, epochs=3, rho=0.1, base="adam", beta1=0.5, until={"accuracy": 0.99}),
+    Phase("sam", lr=0.1, epochs=3, rho=0.1, momentum=0.9, second_batch="other", batch_size=2),
+]
+
+
+@pytest.mark.parametrize("phase", PHASES, ids=lambda phase: phase.algorithm)
+def test_a_phase_survives_plain_values_json_and_toml(phase):
+    plain = phase.to_dict()
+    for copy in (plain, json.loads(json.dumps(plain)), tomllib.loads(tomli_w.dumps(plain))):
+        assert Phase(**copy) == phase and hash(Phase(**copy)) == hash(phase)
+
+
+def test_a_phase_may_be_written_in_groups_or_side_by_side():
+    short = Phase("sam", lr=0.1, epochs=3, rho=0.05, weight_decay=0.1, bias_lr=0.2)
+    whole = Phase(
+        SAM(rho=0.05, base=SGD_(weight_decay=0.1)), 0.1, 3, first_layer=FirstLayer(bias_lr=0.2)
+    )
+    assert short == whole
+    assert (short.rho, short.weight_decay, short.of_bias) == (0.05, 0.1, (0.2, 0.1))
+    other = short.changed(algorithm="usam", rho=0.1)
+    assert (other.algorithm, other.rho, other.weight_decay) == ("usam", 0.1, 0.1)
+
+
+def test_defaults_are_left_out_and_come_back():
+    assert to_dict(TwoLayer()) == {}
+    assert to_dict(TwoLayer(init=Init(law="normal"))) == {"init": {"law": "normal"}}
+    assert from_dict(TwoLayer, {}) == TwoLayer()
 
 
 def test_an_integer_for_a_real_number_is_that_number():
     one, two = Phase("sgd", lr=1, epochs=1), Phase("sgd", lr=1.0, epochs=1)
     assert one == two
     assert type(one.lr) is float
-    assert digest(to_dict(one)) == digest(to_dict(two))
+    assert digest(one.to_dict()) == digest(two.to_dict())
     assert Phase("sgd", lr=np.float64(0.5), epochs=1) == Phase("sgd", lr=0.5, epochs=1)
 
 
@@ -228,10 +265,40 @@ def test_the_digest_of_a_run_sees_every_field():
         "dtype": "float32",
         "log": LogGrid(per_decade=3, regular=1),
         "start": {"construction": "memorising"},
+        "measures": (Tracked("lambda_max"),),
     }
     assert set(changes) == {field.name for field in dataclasses.fields(RunConfig)}
     others = {dataclasses.replace(CONFIG, **{k: v}).digest() for k, v in changes.items()}
     assert len(others | {CONFIG.digest()}) == len(changes) + 1
+
+
+def test_where_a_file_lies_does_not_name_a_run():
+    """A path is a hint where the content's hash is there, and all there is where it is not."""
+    here, there = ({"name": "file", "path": path, "sha256": "ab"} for path in ("a.npz", "b.npz"))
+    one, two = (dataclasses.replace(CONFIG, data=data) for data in (here, there))
+    assert one.digest() == two.digest() == config_digest(one.to_dict())
+    start = {"run": "x", "sha256": "cd"}
+    moved = dataclasses.replace(CONFIG, start={**start, "run": "y"})
+    assert dataclasses.replace(CONFIG, start=start).digest() == moved.digest()
+
+
+def test_a_configuration_of_the_first_format_is_read():
+    old = {
+        "seed": 3,
+        "dtype": "float32",
+        "arch": {"kind": "two_layer", "width": 7, "bias": True, "activation": "relu",
+                 "ln_epsilon": 0.001, "init": {"law": "torch", "first_layer_scale": 1.0,
+                                               "gamma_scale": 4.0}},
+        "data": {"name": "xor", "d": 6, "n": 20},
+        "loss": {"name": "mse", "smoothing": 0.2, "cutoff": 1.0},
+        "log": {"per_decade": 10, "regular": 40},
+        "schedule": [{"algorithm": "sam", "lr": 0.01, "epochs": 5, "rho": 0.05, "batch_size": 1,
+                      "weight_decay": 0.0, "noise": 0.0, "bias_lr": 0.1}],
+    }  # fmt: skip
+    phase = Phase("sam", lr=0.01, epochs=5, rho=0.05, batch_size=1, bias_lr=0.1)
+    now = RunConfig(TwoLayer(width=7), {"name": "xor", "d": 6, "n": 20}, (phase,), seed=3)
+    assert upgraded(old, 1) == now.to_dict()
+    assert upgraded(now.to_dict(), 2) == now.to_dict()
 
 
 def test_a_run_knows_its_epochs_and_defaults():

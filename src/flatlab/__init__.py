@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import anatomy as anatomy
     from . import data as data
+    from . import losses as losses
     from . import measures as measures
     from . import models as models
     from . import optim as optim
@@ -30,20 +31,24 @@ if TYPE_CHECKING:
     from .measures.measuring import rescale as rescale
     from .measures.tracking import Tracker as Tracker
     from .problem import Problem as Problem
+    from .training.config import Tracked as Tracked
     from .training.dissecting import dissect as dissect
     from .training.run import Run as Run
     from .training.run import load_run as load_run
     from .training.schedule import LogGrid as LogGrid
     from .training.schedule import Phase as Phase
+    from .training.schedule import Until as Until
     from .training.session import train as train
 
 __version__ = "0.1.0"
 
-_ROOMS = ("anatomy", "data", "measures", "models", "optim")
+_ROOMS = ("anatomy", "data", "losses", "measures", "models", "optim")
 _NAMES = {
     "Budget": "measures",
     "Problem": "problem",
+    "Tracked": "training.config",
     "Tracker": "measures.tracking",
+    "Until": "training.schedule",
     "dissect": "training.dissecting",
     "explain": "measures.explaining",
     "invariance": "measures.measuring",
@@ -66,13 +71,16 @@ __all__ = [
     "Phase",
     "Problem",
     "Run",
+    "Tracked",
     "Tracker",
+    "Until",
     "anatomy",
     "data",
     "dissect",
     "explain",
     "invariance",
     "load_run",
+    "losses",
     "measure",
     "measures",
     "models",

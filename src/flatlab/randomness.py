@@ -38,6 +38,26 @@ def generator(seed: int, purpose: str, index: int = 0) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=key(seed, purpose), counter=[0, 0, 0, index]))
 
 
+def torch_seed(seed: int, purpose: str, index: int = 0) -> int:
+    """Return a seed for torch's generators, by (seed, purpose, index) as everything here.
+
+    >>> torch_seed(0, "dropout", 3) == torch_seed(0, "dropout", 3)
+    True
+    """
+    digest = hashlib.blake2b(f"flatlab:{purpose}:{seed}:{index}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+@contextlib.contextmanager
+def torch_seeded(seed: int, purpose: str, index: int = 0) -> Iterator[None]:
+    """Seed torch's global generator inside the block, and put its state back afterwards."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(torch_seed(seed, purpose, index))
+        yield
+
+
 @contextlib.contextmanager
 def global_states_kept() -> Iterator[None]:
     """Put numpy's and Python's global random states back afterwards: what others draw is theirs."""

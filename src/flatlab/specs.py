@@ -9,11 +9,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import tomllib
 from collections.abc import Mapping
-from typing import Any, TypeVar, dataclass_transform, get_type_hints
+from typing import Any, TypeVar, dataclass_transform, get_origin, get_type_hints
 
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
+from pydantic.fields import FieldInfo
 
 from .errors import UserError, nearest
 
@@ -37,16 +39,38 @@ def spec(cls: type[T]) -> type[T]:
     return made  # type: ignore[no-any-return]
 
 
-def to_dict(value: Any) -> dict[str, Any]:
-    """Return a spec as nested plain values, leaving out fields that are None (TOML has no null)."""
+def to_dict(value: Any, leave: str | None = None) -> dict[str, Any]:
+    """Return a spec as nested plain values; fields at their defaults are left out.
 
-    def tidy(item: Any) -> Any:
-        if isinstance(item, Mapping):
-            return {name: tidy(part) for name, part in item.items() if part is not None}
-        return [tidy(part) for part in item] if isinstance(item, list | tuple) else item
+    So a new field with a default changes no stored configuration and renames no run.
 
-    tidied: dict[str, Any] = tidy(dataclasses.asdict(value))
-    return tidied
+    Args:
+        value: The spec.
+        leave: A field to leave out.
+    """
+    found = {}
+    for field in dataclasses.fields(value):
+        item = getattr(value, field.name)
+        if field.name != leave and item != _default(field):
+            found[field.name] = _plain(item)
+    return found
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    default = field.default
+    if isinstance(default, FieldInfo):  # pydantic's Field(default_factory=…)
+        factory: Any = default.default_factory
+        return factory() if factory else default.default
+    factory = field.default_factory
+    return default if factory is dataclasses.MISSING else factory()
+
+
+def _plain(item: Any) -> Any:
+    if dataclasses.is_dataclass(item):
+        return to_dict(item)
+    if isinstance(item, Mapping):
+        return {name: _plain(part) for name, part in item.items() if part is not None}
+    return [_plain(part) for part in item] if isinstance(item, list | tuple) else item
 
 
 def from_dict(cls: type[T], fields: Mapping[str, Any]) -> T:
@@ -54,12 +78,62 @@ def from_dict(cls: type[T], fields: Mapping[str, Any]) -> T:
     if not isinstance(fields, Mapping):
         raise UserError(f"{cls.__name__} must be a table of fields, got {fields!r}")
     kinds = get_type_hints(cls)
-    nested = {
-        name: from_dict(kinds[name], value)
-        for name, value in fields.items()
-        if isinstance(value, Mapping) and dataclasses.is_dataclass(kinds.get(name))
-    }
-    return cls(**{**fields, **nested})
+    values = dict(fields)
+    for name, value in fields.items():
+        if isinstance(value, Mapping) and dataclasses.is_dataclass(kinds.get(name)):
+            values[name] = from_dict(kinds[name], value)
+        elif isinstance(value, list) and get_origin(kinds.get(name)) is tuple:  # TOML has lists
+            values[name] = tuple(value)
+    return cls(**values)
+
+
+def parse_value(text: str) -> Any:
+    """Read a value as TOML does; a bare word is a string.
+
+    >>> [parse_value(text) for text in ("3", "0.5", "true", "batch", "1e-3", "[1, 2]")]
+    [3, 0.5, True, 'batch', 0.001, [1, 2]]
+    """
+    try:
+        table = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return {"True": True, "False": False}.get(text, text)
+    return table["value"] if len(table) == 1 else text  # a line break could smuggle in more
+
+
+def parse_spec(text: str) -> tuple[str, dict[str, Any]]:
+    """Read `name:key=value,…` into the name and a table; `key.inner=value` is a nested table.
+
+    >>> parse_spec("mlp:widths=[10, 10],init.law=normal")
+    ('mlp', {'widths': [10, 10], 'init': {'law': 'normal'}})
+    """
+    name, _, rest = text.partition(":")
+    table: dict[str, Any] = {}
+    for part in filter(None, split_options(rest)):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise UserError(f"expected key=value in {text!r}, got {part!r}")
+        head, dot, tail = key.partition(".")
+        target, field = (table.setdefault(head, {}), tail) if dot else (table, key)
+        if not isinstance(target, dict) or field in target:
+            raise UserError(f"{head} is given twice in {text!r}: give it once")
+        target[field] = parse_value(value)
+    return name, table
+
+
+def split_options(text: str) -> list[str]:
+    """Split at commas that are not inside brackets.
+
+    >>> split_options("a=[1,2],b=3")
+    ['a=[1,2]', 'b=3']
+    """
+    parts, depth = [""], 0
+    for sign in text:
+        depth += (sign in "[{") - (sign in "]}")
+        if sign == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return parts
 
 
 def digest(fields: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from flatlab import data, train
-from flatlab.engine import CompiledTrainer, unsupported
+from flatlab.engine import unsupported
 from flatlab.engine.philox import key_words, normals, permutation
 from flatlab.errors import UserError
 from flatlab.losses import Loss
@@ -17,7 +17,7 @@ from flatlab.models import Deep, Init, TwoLayer
 from flatlab.randomness import key
 from flatlab.training.config import RunConfig
 from flatlab.training.schedule import Phase
-from flatlab.training.torch_trainer import TorchTrainer
+from trainers import by_engine, by_torch
 
 # 23 points: not a multiple of the block of 20, so that its ragged end is met.
 DATA = data.xor(d=6, n=23, seed=3, n_test=10)
@@ -95,7 +95,7 @@ def test_torch_takes_the_step_written_by_hand(algorithm, fields):
             g = gradient({k: p[k] + s * g[k] for k in p}, x, DATA.y_train[i])
         p = {k: p[k] - rates[k] * (g[k] + decay[k] * p[k]) for k in p}
     # Float64 over 23 steps, in two orders of summation.
-    assert distance(trained(TorchTrainer, arch, phase, 1), p) < 1e-12
+    assert distance(trained(by_torch, arch, phase, 1), p) < 1e-12
 
 
 # By the engine
@@ -108,9 +108,7 @@ def test_engine_equals_autograd(arch, algorithm, fields):
     """The tolerances of `test_contract`: 1e-12 after an epoch, 1e-8 after 200 steps or more."""
     network, phase = NETWORKS[arch], phase_of(algorithm, fields)
     for epochs, tolerance in ((1, 1e-12), (9, 1e-8)):
-        engine, autograd = (
-            trained(kind, network, phase, epochs) for kind in (CompiledTrainer, TorchTrainer)
-        )
+        engine, autograd = (trained(kind, network, phase, epochs) for kind in (by_engine, by_torch))
         assert distance(engine, autograd) < tolerance
 
 
@@ -122,22 +120,22 @@ def test_steps_of_the_bias_in_batches_and_beside_a_norm_limit(norm, fields, batc
     for limit in (None, 1.5):
         phase = dataclasses.replace(phase_of("sam", fields, batch_size), max_first_layer_norm=limit)
         assert unsupported(Loss("mse"), arch, (phase,)) is None
-        engine, autograd = (trained(k, arch, phase, 3) for k in (CompiledTrainer, TorchTrainer))
+        engine, autograd = (trained(k, arch, phase, 3) for k in (by_engine, by_torch))
         assert distance(engine, autograd) < 1e-11  # up to 69 steps, each rescaled
 
 
 @pytest.mark.parametrize("arch", [*NETWORKS.values(), TwoLayer(width=11, bias=False)])
 def test_noise_with_projection_and_without_bias(arch):
     phase = dataclasses.replace(phase_of("sam", "noise"), max_first_layer_norm=1.5)
-    engine, autograd = (trained(k, arch, phase, 3) for k in (CompiledTrainer, TorchTrainer))
+    engine, autograd = (trained(k, arch, phase, 3) for k in (by_engine, by_torch))
     assert distance(engine, autograd) < 1e-11  # 69 steps, each rescaled
 
 
 @pytest.mark.parametrize("fields", FIELDS)
 def test_bits_do_not_depend_on_chunks(fields):
     arch, phase = NETWORKS["relu"], phase_of("sam", fields)
-    whole = trained(CompiledTrainer, arch, phase, 3, "float32")
-    cut = CompiledTrainer(arch, arch.initial(DATA.d, seed=1), Loss("mse"), DATA, 7, "float32")
+    whole = trained(by_engine, arch, phase, 3, "float32")
+    cut = by_engine(arch, arch.initial(DATA.d, seed=1), Loss("mse"), DATA, 7, "float32")
     for unit in range(3 * cut.units_per_epoch(phase)):
         assert cut.advance(phase, unit, unit + 1, 0) == -1
     assert all(cut.params()[k].tobytes() == whole[k].tobytes() for k in whole)
@@ -146,7 +144,7 @@ def test_bits_do_not_depend_on_chunks(fields):
 def test_a_bias_without_a_learning_rate_stays():
     arch = NETWORKS["relu"]
     start = arch.initial(DATA.d, seed=1)["b1"]
-    for kind in (CompiledTrainer, TorchTrainer):
+    for kind in (by_engine, by_torch):
         assert (trained(kind, arch, phase_of("sam", "frozen bias"), 2)["b1"] == start).all()
 
 
@@ -155,7 +153,7 @@ def test_a_bias_that_decays_falls_by_its_factor_where_nothing_else_moves():
     arch = NETWORKS["relu"]
     params = {name: 0 * value for name, value in arch.initial(DATA.d, seed=1).items()}
     params["b1"] -= 1.0
-    run = CompiledTrainer(arch, params, Loss("mse"), DATA, 7, "float64")
+    run = by_engine(arch, params, Loss("mse"), DATA, 7, "float64")
     phase = phase_of("sam", "bias decay")
     run.advance(phase, 0, 2 * run.units_per_epoch(phase), 0)
     assert run.params()["b1"] == pytest.approx(-((1 - 0.015) ** 46), rel=1e-13)

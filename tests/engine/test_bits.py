@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from flatlab import data
-from flatlab.engine import CompiledTrainer
 from flatlab.losses import Loss
 from flatlab.models import Deep, TwoLayer
 from flatlab.training.schedule import Phase
+from trainers import by_engine
 
 DATA = data.xor(d=6, n=43, seed=3, n_test=0)  # three ragged blocks of 20, nine batches of 5
 
@@ -35,7 +35,7 @@ KERNELS = {
 
 def trainer_of(name, dtype="float32"):
     arch = KERNELS[name][0]
-    return CompiledTrainer(arch, arch.initial(DATA.d, seed=1), Loss("mse"), DATA, 7, dtype)
+    return by_engine(arch, arch.initial(DATA.d, seed=1), Loss("mse"), DATA, 7, dtype)
 
 
 def phase_of(name, lr=0.01, **options):
@@ -63,7 +63,7 @@ def test_bits_do_not_depend_on_chunks(name, options):
         cut = trainer_of(name)
         for first, last in itertools.pairwise(pieces):
             assert cut.advance(phase, first, last, epoch0) == -1
-            cut.load(cut.params())  # as a checkpoint would
+            cut.load(cut.state())  # as a checkpoint would
         assert bits(cut.params()) == bits(params)
 
 
@@ -92,7 +92,8 @@ total, hits = hashlib.sha256(), 0
 for arch in (TwoLayer(width=37, activation=name) for name in ("relu", "softplus", "tanh")):
     dataset = data.xor(d=9, n=61, seed=3, n_test=0)
     start = arch.initial(dataset.d, seed=1)
-    run = CompiledTrainer(arch, start, Loss("mse"), dataset, 7, "float32")
+    run = CompiledTrainer(arch, Loss("mse"), dataset, 7, "float32")
+    run.load({f"params/{name}": value for name, value in start.items()})
     phase = Phase("sam", lr=0.01, rho=0.05, epochs=30, batch_size=1, weight_decay=0.001)
     assert run.advance(phase, 0, 30 * run.units_per_epoch(phase), 0) == -1
     for value in run.params().values():
@@ -142,7 +143,7 @@ def test_advance_names_the_unit_that_diverged(name):
     phase = Phase("sam", lr=HUGE, rho=0.05, epochs=10**6, batch_size=batch_size)
 
     def fresh():
-        return CompiledTrainer(arch, start, Loss("mse"), DATA, 7, "float32")
+        return by_engine(arch, start, Loss("mse"), DATA, 7, "float32")
 
     run = fresh()
     units = 200 * run.units_per_epoch(phase)
@@ -171,7 +172,7 @@ def test_a_nan_weight_is_seen_wherever_it_stands(name, dtype, algorithm):
     phase = Phase(algorithm, lr=0.01, epochs=10**6, batch_size=batch_size, **options)
     for parameter in arch.shapes(DATA.d):
         run = trainer_of(name, dtype)
-        params = run.params()
-        params[parameter].ravel()[3] = np.nan
-        run.load(params)
+        state = run.state()
+        state[f"params/{parameter}"].ravel()[3] = np.nan
+        run.load(state)
         assert run.advance(phase, 0, 1, 0) == 0, parameter

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from flatlab import data
-from flatlab.engine import CompiledTrainer
 from flatlab.losses import Loss
 from flatlab.models import Deep, Init, TwoLayer
 from flatlab.training.schedule import Phase
-from flatlab.training.torch_trainer import TorchTrainer
+from trainers import by_engine, by_torch
 
 # 23 points: not a multiple of the block of 20 nor of the batch of 5, so every ragged end is met.
 DATA = data.xor(d=6, n=23, seed=3, n_test=10)
@@ -53,7 +52,7 @@ def both(arch, loss, phase, steps, dtype="float64"):
     """Return the parameters after so many steps by each trainer, from the same start."""
     params = arch.initial(DATA.d, seed=1)
     results = []
-    for trainer in (CompiledTrainer, TorchTrainer):
+    for trainer in (by_engine, by_torch):
         run = trainer(arch, params, loss, DATA, 7, dtype)
         units = run.units_per_epoch(phase)
         per_epoch = -(-DATA.n // (phase.batch_size or DATA.n))

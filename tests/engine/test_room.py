@@ -7,10 +7,10 @@ import pytest
 from numba import njit
 
 from flatlab import data
-from flatlab.engine import CompiledTrainer
 from flatlab.engine.room import room, with_room
 from flatlab.losses import Loss
 from flatlab.models import TwoLayer
+from trainers import by_engine
 
 ROUND = 4 * 64  # bytes: four vectors of AVX-512
 
@@ -34,7 +34,7 @@ def test_arrays_of_a_kernel_end_a_round_before_the_next(dtype):
 def test_weights_that_kernels_write_and_read_have_room(norm):
     dataset, arch = data.xor(d=6, n=12, seed=0, n_test=0), TwoLayer(width=11, norm=norm)
     start = arch.initial(dataset.d, seed=1)
-    trainer = CompiledTrainer(arch, start, Loss("mse"), dataset, 7, "float32")
+    trainer = by_engine(arch, start, Loss("mse"), dataset, 7, "float32")
     for part in (trainer.weights.a, trainer.weights.gamma, trainer.weights.beta):
         whole = part
         while whole.base is not None:

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from flatlab.data import xor
-from flatlab.engine import CompiledTrainer, compiled
+from flatlab.engine import compiled
 from flatlab.engine.subnormal import X86, flushed
 from flatlab.losses import Loss
 from flatlab.models import TwoLayer
 from flatlab.training.schedule import Phase
+from trainers import by_engine
 
 SMALL = np.full(8, 1e-30, np.float32)
 FACTOR = np.float32(1e-10)  # the product, 1e-40, is subnormal
@@ -30,7 +31,7 @@ def test_subnormal_numbers_are_zero_within_and_not_outside():
 def test_what_decays_ends_at_zero():
     arch = TwoLayer(width=8, bias=False)
     params = {k: np.float32(1e-36) * v for k, v in arch.initial(DATA.d, 0).items()}
-    trainer = CompiledTrainer(arch, params, Loss("mse"), DATA, 0, "float32")
+    trainer = by_engine(arch, params, Loss("mse"), DATA, 0, "float32")
     decay = Phase("sgd", lr=0.5, weight_decay=0.5, epochs=10**6, batch_size=1)
     trainer.advance(decay, 0, 2000, 0)
     for values in trainer.params().values():
@@ -50,7 +51,7 @@ def test_leaving_inactive_neurons_out_changes_nothing(algorithm, decay, monkeypa
     ends = []
     for few in (compiled._few_active, lambda *given: False):
         monkeypatch.setattr(compiled, "_few_active", few)
-        trainer = CompiledTrainer(arch, start, Loss("mse"), DATA, 0, "float64")
+        trainer = by_engine(arch, start, Loss("mse"), DATA, 0, "float64")
         assert trainer.advance(phase, 0, 300, 0) == -1
         ends.append(trainer.params())
     for name, values in ends[0].items():

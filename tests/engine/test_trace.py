@@ -111,7 +111,8 @@ def test_trace_equals_the_oracle_off_interpolation(name, loss_name):
     arch, params = ARCHITECTURES[name], random_params(name)
     residual = np.abs(oracle.outputs(arch, params, DATA) - DATA.y_train)
     # Two points inside the cutoff, the others bent or flat.
-    loss = Loss(loss_name, cutoff=float(np.sort(residual)[:3] @ [0, 0.5, 0.5]))
+    cutoff = {"cutoff": float(np.sort(residual)[:3] @ [0, 0.5, 0.5])}
+    loss = Loss(loss_name, **(cutoff if loss_name == "truncated_mse" else {}))
     row = evaluate(arch, params, loss, DATA)
     assert row["train_loss"] > 0.01
     H = oracle.loss_hessian(arch, params, loss, DATA)
@@ -235,12 +236,11 @@ def test_no_test_error_for_real_labels():
     params = random_params("None-relu-bias")
     real = some_data(DATA.x_test[:4], np.array([1.0, -1.0, 0.5, 1.0]))
     row = evaluate(ARCHITECTURES["None-relu-bias"], params, Loss("mse"), real)
-    # These data do not know their relevant coordinates: no feature score.
-    assert list(row) == ["train_loss", "trace", "trace_ggn", "test_loss", "memorisation"]
+    assert list(row) == ["train_loss", "train_error", "trace", "trace_ggn", "test_loss"]
 
 
 def test_no_test_columns_without_a_test_set():
     params = random_params("None-relu-bias")
     empty = some_data(np.empty((0, D)), np.empty(0))
     row = evaluate(ARCHITECTURES["None-relu-bias"], params, Loss("mse"), empty)
-    assert list(row) == ["train_loss", "trace", "trace_ggn", "memorisation"]
+    assert list(row) == ["train_loss", "train_error", "trace", "trace_ggn"]

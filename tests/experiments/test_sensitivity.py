@@ -9,10 +9,11 @@ from flatlab.data.catalogue import make
 from flatlab.experiments.wen2023 import _variations, sensitivity, table1
 from flatlab.models import TwoLayer, build
 from flatlab.report.figures import draw
+from flatlab.training.rows import on_test_set
 from flatlab.training.run import Run
 from flatlab.training.schedule import Phase
-from flatlab.training.session import on_test_set, run_config
-from flatlab.training.torch_trainer import TorchTrainer
+from flatlab.training.session import run_config
+from trainers import by_torch
 
 QUICK = sensitivity.PRESETS["quick"]
 LAB = dataclasses.replace(sensitivity.PRESETS["lab"], largest_test=200)
@@ -140,7 +141,7 @@ def test_half_the_loss_is_the_phase_that_is_said_to_equal_it(phase):
 
     def trained(factor, phase):
         loss = Scaled(factor)
-        trainer = TorchTrainer(arch, arch.initial(4, seed=1), loss, points, 0, "float64")
+        trainer = by_torch(arch, arch.initial(4, seed=1), loss, points, 0, "float64")
         assert trainer.advance(phase, 0, trainer.units_per_epoch(phase), 0) == -1
         return trainer.params()
 

@@ -53,7 +53,7 @@ def test_open_creates_finds_and_reads_the_same_run(tmp_path):
     path = tmp_path / "a" / "b"
     made = RunStore.open(path, CONFIG)
     assert (made.path, made.config) == (path, CONFIG)
-    assert "format = 1" in (path / "config.toml").read_text()
+    assert "format = 2" in (path / "config.toml").read_text()
     again = RunStore.open(str(path), dict(reversed(CONFIG.items())))
     assert again.config == RunStore.read(path).config == CONFIG
     assert names(path) == ["config.toml", "lock"]
@@ -111,7 +111,7 @@ def test_a_place_that_is_not_a_run_is_left_alone(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"format = 2\nseed = 0\n", "newer flatlab .format 2, this one reads 1.: upgrade"),
+        (b"format = 3\nseed = 0\n", "newer flatlab .format 3, this one reads 2.: upgrade"),
         (b"format = 1\nseed = ", "config.toml is damaged"),
         (b"format = 1\n\xff\xfe", "config.toml is damaged"),
     ],
@@ -518,4 +518,4 @@ def test_importing_the_store_stays_light():
     code = f"import sys, flatlab.files.store; print({heavy})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
-    assert store.FORMAT == 1
+    assert store.FORMAT == 2

@@ -10,13 +10,13 @@ import torch
 from optim_cases import batches, closure_of, furthest, mse, network, weights
 
 from flatlab import data
-from flatlab.engine import CompiledTrainer
 from flatlab.engine.philox import key_words, permutation
 from flatlab.losses import Loss
 from flatlab.models import TwoLayer, build
 from flatlab.optim import ASAM, MSAM, SAM
 from flatlab.randomness import key
 from flatlab.training.schedule import Phase
+from trainers import by_engine
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_the_engine(algorithm, rho, batch_size):
     many = -(-200 // per_epoch)
     for epochs, bound in ((1, 1e-12), (many, 1e-8)):
         params = ARCH.initial(DATA.d, seed=1)
-        engine = CompiledTrainer(ARCH, params, Loss("mse"), DATA, SEED, "float64")
+        engine = by_engine(ARCH, params, Loss("mse"), DATA, SEED, "float64")
         engine.advance(phase, 0, epochs * engine.units_per_epoch(phase), 0)
 
         net = build(ARCH, params, DATA.x_train)
@@ -130,7 +130,7 @@ def test_one_sam_of_one_example_is_the_engines():
     """m-SAM on batches of one example, through vmap, is the engine's batch_size = 1."""
     phase = Phase("sam", lr=0.005, rho=0.05, epochs=10, batch_size=1)
     params = ARCH.initial(DATA.d, seed=1)
-    engine = CompiledTrainer(ARCH, params, Loss("mse"), DATA, SEED, "float64")
+    engine = by_engine(ARCH, params, Loss("mse"), DATA, SEED, "float64")
     engine.advance(phase, 0, engine.units_per_epoch(phase), 0)
     net = build(ARCH, params, DATA.x_train)
     optimizer = MSAM(net, Loss("mse").torch, lr=0.005, rho=0.05, m=1, method="vmap")

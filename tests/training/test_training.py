@@ -72,8 +72,13 @@ def test_the_example_of_the_readme():
     run = fl.train(ARCH, DATA, loss="mse", seed=0, dtype="float32", schedule=[sam(epochs=20)])
     assert run.status == "done"
     assert run.notes == () and run.diverged_at is None and run.path is None
-    columns = ["epoch", "train_loss", "trace", "trace_ggn", "test_loss", "test_error"]
-    columns += ["memorisation", "features"]  # xor knows its relevant coordinates
+    columns = ["epoch", "step", "train_loss", "train_error", "trace", "trace_ggn"]
+    columns += [
+        "test_loss",
+        "test_error",
+        "memorisation",
+        "features",
+    ]  # xor knows its relevant coordinates
     assert list(run.history.columns) == columns
     assert run.history["epoch"].dtype == np.int64
     assert run.history["epoch"].iloc[-1] == 20
@@ -176,7 +181,7 @@ BAD = {
     "schedule must be a non-empty list of Phase, got Phase(": {"schedule": sam()},
     "schedule must be a non-empty list of Phase, got ('sam',)": {"schedule": ["sam"]},
     "dtype must be float32 or float64, got 'float16'": {"dtype": "float16"},
-    "unknown loss 'msee': did you mean 'mse'?": {"loss": "msee"},
+    "unknown loss 'msee': did you mean 'mse'": {"loss": "msee"},
     "loss must be a name or a Loss, got 3": {"loss": 3},
     "seed must be an integer >= 0, got -1": {"seed": -1},
     "seed must be an integer >= 0, got True": {"seed": True},
@@ -197,7 +202,10 @@ def test_a_mistake_is_told(message):
 
 
 def test_an_architecture_of_another_kind_is_refused():
-    with pytest.raises(UserError, match="arch must be a TwoLayer or Deep, got 'two_layer'"):
+    with pytest.raises(
+        UserError,
+        match="arch must be one of TwoLayer, Deep, MLP, CNN, VGG11, Module, got 'two_layer'",
+    ):
         fl.train("two_layer", DATA, schedule=[sam()])
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..models import Architecture, Params, TwoLayer
+from ..models import Chain, Params
 from ..models.activations import activated
 
 Array = NDArray[np.float64]
@@ -26,7 +26,7 @@ class Layer(NamedTuple):
     contributions: Array
 
 
-def layers(arch: Architecture, params: Params, x: ArrayLike) -> list[Layer]:
+def layers(arch: Chain, params: Params, x: ArrayLike) -> list[Layer]:
     """Return the hidden layers at the training inputs, the first one first.
 
     For f = Σ_j a_j û_j the contribution of neuron j at x_i is a_j û_ij. Below the last hidden layer
@@ -40,7 +40,7 @@ def layers(arch: Architecture, params: Params, x: ArrayLike) -> list[Layer]:
     h = np.asarray(x, np.float64) @ p["W1"].T
     if "b1" in p:
         h += p["b1"]
-    if isinstance(arch, TwoLayer):
+    if arch.kind == "two_layer":
         u = activated(arch, h)
         return [Layer(u, _normalised(arch, u, p) * p["W2"])]
     chain = [np.maximum(h, 0)]
@@ -73,7 +73,7 @@ def over(values: Array, totals: Array) -> Array:
     return found
 
 
-def _normalised(arch: TwoLayer, u: Array, params: Params) -> Array:
+def _normalised(arch: Chain, u: Array, params: Params) -> Array:
     if arch.norm == "layer":
         size = np.linalg.norm(u, axis=1, keepdims=True)
         made: Array = u / np.maximum(size, arch.ln_epsilon)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..data import Dataset
-from ..models import Architecture, Params
+from ..models import Chain, Params
 from .gallery import Gallery, gallery, has_features
 from .layers import layers
 from .matrix import Matrix, matrix
@@ -36,7 +36,7 @@ class Anatomy:
         history: The run's history, one array a column; empty if there is none.
     """
 
-    arch: Architecture
+    arch: Chain
     data: Dataset
     memorisation: float
     layers: tuple[float, ...]
@@ -96,7 +96,7 @@ def sign_of(value: float) -> str:
 
 
 def portray(
-    arch: Architecture,
+    arch: Chain,
     params: Params,
     data: Dataset,
     history: Mapping[str, Any] | None = None,

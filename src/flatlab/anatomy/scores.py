@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data import Dataset
-from ..models import Architecture, Params
+from ..models import Chain, Params
 from .layers import Array, Layer, layers, magnitudes, over
 
 
-def memorisation(arch: Architecture, params: Params, data: Dataset) -> float:
+def memorisation(arch: Chain, params: Params, data: Dataset) -> float:
     """Return how close every hidden layer is to giving each training point neurons of its own.
 
     With c_ij the contribution of neuron j at point i (`layers`), walk from a point to a neuron with
@@ -55,7 +55,7 @@ def memorisation_by_layer(found: Sequence[Layer]) -> list[float]:
     return [_of_layer(layer) for layer in found]
 
 
-def features(arch: Architecture, params: Params, data: Dataset) -> float | None:
+def features(arch: Chain, params: Params, data: Dataset) -> float | None:
     """Return the share of the first layer's weight that is on the relevant coordinates.
 
     With R the relevant coordinates, neuron j has the share ‖w_jR‖²/‖w_j‖² (the bias is not a
@@ -73,7 +73,7 @@ def features(arch: Architecture, params: Params, data: Dataset) -> float | None:
     return _of_weights(layers(arch, params, data.x_train)[0], params["W1"], data.relevant)
 
 
-def scores(arch: Architecture, params: Params, data: Dataset) -> dict[str, float]:
+def scores(arch: Chain, params: Params, data: Dataset) -> dict[str, float]:
     """Return both scores by name; "features" is left out if relevant coordinates are unknown."""
     found = layers(arch, params, data.x_train)
     made = {"memorisation": min(map(_of_layer, found))}

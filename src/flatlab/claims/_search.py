@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from ..data import Dataset
-from ..models import Architecture
+from ..models import Chain
 from ..theory.solution import Array, Solution
 
 
 def random_networks(
-    arch: Architecture, data: Dataset, rng: np.random.Generator, count: int
+    arch: Chain, data: Dataset, rng: np.random.Generator, count: int
 ) -> Iterator[Solution]:
     """Yield networks with Gaussian parameters, each layer scaled by a factor of 1/10 to 10."""
     for _ in range(count):

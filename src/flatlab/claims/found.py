@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..data import Dataset, complete, from_arrays, xor
-from ..models.spec import TwoLayer
+from ..models.chains import TwoLayer
 from ..theory.bounds import batch_norm_xor, layer_norm_floor, no_bias_floor
 from ..theory.columns import Neurons
 from ..theory.constructions import no_bias_memorising, xor_batch_norm

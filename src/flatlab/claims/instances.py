@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ..data import Dataset, from_arrays
-from ..models import Architecture, Params, TwoLayer
+from ..models import Chain, Params, TwoLayer
 from ..theory.solution import Array, Solution
 
 
@@ -18,7 +18,7 @@ def random_data(rng: np.random.Generator, n: int, d: int) -> Dataset:
     return from_arrays(rng.normal(size=(n, d)), rng.choice([-1.0, 1.0], n))
 
 
-def random_network(rng: np.random.Generator, arch: Architecture, data: Dataset) -> Solution:
+def random_network(rng: np.random.Generator, arch: Chain, data: Dataset) -> Solution:
     """Return a network with independent Gaussian parameters."""
     params: Params = {
         name: rng.normal(size=shape) / math.sqrt(shape[-1])

@@ -5,6 +5,7 @@ from . import experiments as _experiments  # noqa: F401
 from . import measuring as _measuring  # noqa: F401
 from . import reproducing as _reproducing  # noqa: F401
 from . import theory as _theory  # noqa: F401
+from . import training as _training  # noqa: F401
 from .app import app as app
 from .app import main as main
 

@@ -15,7 +15,6 @@ from .app import CLAIM_FAILED, DIVERGED, DONE, Fresh, Json, Out, app, complain, 
 
 if TYPE_CHECKING:
     from ..experiments.running import Report
-    from ..training.run import Run
 
 
 @app.command("list")
@@ -126,85 +125,6 @@ def _exit_code(result: Report, strict: bool) -> int:
         return DIVERGED
     claims_failed = any(verdict.word == "fails" for verdict in result.findings.verdicts)
     return CLAIM_FAILED if strict and claims_failed else DONE
-
-
-@app.command()
-def train(
-    config: Annotated[
-        Path | None, typer.Argument(metavar="FILE.toml", help="A run as a TOML file.")
-    ] = None,
-    arch: Annotated[str | None, typer.Option(help="e.g. two_layer:width=500,bias=true")] = None,
-    data: Annotated[str | None, typer.Option(help="e.g. xor:d=30,n=100, or a .npz file")] = None,
-    phases: Annotated[
-        list[str] | None,
-        typer.Option("--phase", help="e.g. sam:lr=0.01,rho=0.05,batch_size=1,epochs=2000"),
-    ] = None,
-    loss: Annotated[str | None, typer.Option(help="e.g. mse or logistic:smoothing=0.2")] = None,
-    seed: Annotated[int | None, typer.Option(help="Initial weights, order, noise.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="float32 or float64")] = None,
-    start: Annotated[
-        Path | None, typer.Option(help="Begin with the final parameters of this run directory.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Run directory.")] = None,
-    fresh: Fresh = False,
-    as_json: Json = False,
-) -> int:
-    """Train one network, from flags or a TOML file (flags win). Continues what was interrupted."""
-    from .from_flags import config_from_flags
-
-    given = {"arch": arch, "data": data, "schedule": phases or None, "loss": loss}
-    plan, dataset = config_from_flags(
-        config, {**given, "seed": seed, "dtype": dtype, "start": start}
-    )
-    path = out or Path("results") / "runs" / f"train-{plan.digest()}"
-    from ..training.session import run_config
-    from .console import JobProgress
-
-    with JobProgress(1, quiet=as_json) as progress:
-        progress.update("train", "started", {})
-        made = run_config(
-            plan,
-            data=dataset,
-            out=path,
-            fresh=fresh,
-            report=lambda info: progress.update("train", "progress", info),
-        )
-    _show_run(made, as_json)
-    if made.status == "interrupted":
-        return interrupted()
-    return {"done": DONE, "diverged": DIVERGED}[made.status]
-
-
-@app.command()
-def show(
-    path: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
-    as_json: Json = False,
-) -> int:
-    """Show the summary and history of a run."""
-    from ..training.run import load_run
-
-    _show_run(load_run(path), as_json)
-    return DONE
-
-
-def _show_run(made: Run, as_json: bool) -> None:
-    from .console import print_line, print_table
-    from .listing import describe_run, some_rows
-
-    if as_json:
-        history = {name: column.tolist() for name, column in made.columns.items()}
-        emit(
-            {
-                **made.result(),
-                "path": made.path,
-                "config": made.config.to_dict(),
-                "history": history,
-            }
-        )
-        return
-    print_table(some_rows(made.columns, 16), "history")
-    for line in describe_run(made):
-        print_line(line)
 
 
 @app.command()

@@ -13,32 +13,37 @@ from typing import Any
 from ..data import Dataset
 from ..data.catalogue import make
 from ..errors import UserError
-from ..experiments.running import parse_value
+from ..specs import parse_spec
 from ..training.config import RunConfig
 from ..training.run import load_run, start_table
 
 # How the name before the colon is stored in each table.
-_NAME_KEYS = {"arch": "kind", "data": "name", "loss": "name", "schedule": "algorithm"}
+_NAME_KEYS = {"arch": "kind", "data": "name", "loss": "name", "schedule": "optimizer"}
 
 
-def parse_spec(text: str, name_key: str) -> dict[str, Any]:
-    """Read `name:key=value,...` into a table.
+def table_of(text: str, name_key: str) -> dict[str, Any]:
+    """Read `name:key=value,…` into a table that has the name too.
 
-    >>> parse_spec("sam:lr=0.01,epochs=20", "algorithm")
-    {'algorithm': 'sam', 'lr': 0.01, 'epochs': 20}
+    >>> table_of("sam:lr=0.01,epochs=20", "optimizer")
+    {'optimizer': 'sam', 'lr': 0.01, 'epochs': 20}
     """
-    name, _, rest = text.partition(":")
-    table: dict[str, Any] = {name_key: name}
-    for part in filter(None, rest.split(",")):
-        key, equals, value = part.partition("=")
-        if not equals:
-            raise UserError(f"expected key=value in {text!r}, got {part!r}")
-        head, dot, tail = key.partition(".")  # init.gamma_scale=1 goes into a nested table
-        target, field = (table.setdefault(head, {}), tail) if dot else (table, key)
-        if not isinstance(target, dict) or field in target:
-            raise UserError(f"{head} is given twice in {text!r}: give it once")
-        target[field] = parse_value(value)
-    return table
+    name, options = parse_spec(text)
+    if name_key in options:
+        raise UserError(f"{name_key} is given twice in {text!r}: give it once")
+    return {name_key: name, **options}
+
+
+def tracked_of(text: str) -> dict[str, Any]:
+    """Read `measure:key=value,…` into the table of a tracked measure.
+
+    >>> tracked_of("lambda_max:tolerance=0.01,examples=500")
+    {'measure': 'lambda_max:tolerance=0.01', 'examples': 500}
+    """
+    name, options = parse_spec(text)
+    own = [key for key in options if key in ("mode", "examples", "label")]
+    fields = {key: options.pop(key) for key in own}
+    listed = ",".join(f"{key}={value}" for key, value in options.items())
+    return {"measure": f"{name}:{listed}" if listed else name, **fields}
 
 
 def data_spec(text: str) -> dict[str, Any]:
@@ -49,7 +54,7 @@ def data_spec(text: str) -> dict[str, Any]:
     """
     if text.endswith(".npz") and not text.startswith("file:"):
         return {"name": "file", "path": text}
-    return parse_spec(text, "name")
+    return table_of(text, "name")
 
 
 def config_from_flags(file: Path | None, flags: Mapping[str, Any]) -> tuple[RunConfig, Dataset]:
@@ -61,13 +66,17 @@ def config_from_flags(file: Path | None, flags: Mapping[str, Any]) -> tuple[RunC
         if value is None:
             continue
         if name == "schedule":
-            fields[name] = [parse_spec(text, _NAME_KEYS[name]) for text in value]
+            fields[name] = [table_of(text, _NAME_KEYS[name]) for text in value]
+        elif name == "measures":
+            fields[name] = [tracked_of(text) for text in value]
+        elif name == "log":
+            fields[name] = parse_spec(f":{value}")[1]
         elif name == "start":
             fields[name] = start_table(value)
         elif name == "data":
             fields[name] = data_spec(value)
         else:
-            fields[name] = parse_spec(value, _NAME_KEYS[name]) if name in _NAME_KEYS else value
+            fields[name] = table_of(value, _NAME_KEYS[name]) if name in _NAME_KEYS else value
     for name, example in (
         ("arch", "two_layer:width=500"),
         ("data", "xor:d=30,n=100"),

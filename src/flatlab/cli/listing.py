@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..training.run import Columns, Run
+from ..training.schedule import Phase
 
 Rows = list[dict[str, Any]]
 
@@ -49,12 +50,6 @@ def _models() -> Rows:
     ]
 
 
-def _algorithms() -> Rows:
-    from ..training.schedule import ALGORITHMS
-
-    return [{"name": name, "what": what} for name, what in ALGORITHMS.items()]
-
-
 def _measures() -> Rows:
     from ..measures import CATALOGUE
 
@@ -65,11 +60,24 @@ def _measures() -> Rows:
 
 
 def _optimizers() -> Rows:
-    from ..optim import OPTIMIZERS
+    from ..training.optimizers import OPTIMIZERS, described
 
     return [
-        {"name": name, "what": (cls.__doc__ or "").splitlines()[0]}
+        {
+            "name": name,
+            "what": described(name),
+            "options": ", ".join(field.name for field in dataclasses.fields(cls)),
+        }
         for name, cls in OPTIMIZERS.items()
+    ]
+
+
+def _losses() -> Rows:
+    from ..losses import LABELS, LOSSES
+
+    return [
+        {"name": name, "loss of one example": cls.formula, "labels": LABELS[cls.labels]}
+        for name, cls in LOSSES.items()
     ]
 
 
@@ -87,9 +95,10 @@ LISTS: dict[str, Callable[[], Rows]] = {
     "experiments": _experiments,
     "data": _data,
     "models": _models,
-    "algorithms": _algorithms,
+    "losses": _losses,
     "measures": _measures,
     "optimizers": _optimizers,
+    "algorithms": _optimizers,
     "claims": _claims,
     "constructions": _constructions,
 }
@@ -108,9 +117,25 @@ def describe_run(run: Run) -> list[str]:
     return [
         f"{run.status} at epoch {int(run.columns['epoch'][-1])} of {config.epochs}, "
         f"{run.seconds:.1f} s, seed {config.seed}, {config.dtype}",
-        f"arch: {config.arch}",
+        f"arch: {config.arch.describe()}",
         f"data: {dict(config.data)}",
-        *(f"phase {k}: {phase}" for k, phase in enumerate(config.schedule, 1)),
+        f"loss: {config.loss}",
+        *(f"phase {k}: {_phase(phase)}" for k, phase in enumerate(config.schedule, 1)),
         *(f"note: {note}" for note in run.notes),
         *([f"directory: {run.path}"] if run.path else []),
     ]
+
+
+def _phase(phase: Phase) -> str:
+    """Write a phase as the command line takes it: the optimizer's name, then what is not usual."""
+    fields = phase.to_dict()
+    optimizer = dict(fields.pop("optimizer"))
+    name, base = optimizer.pop("name"), dict(optimizer.pop("base", {}))
+    base |= {"base": base.pop("name")} if base.get("name") == "adam" else {}
+    base.pop("name", None)
+    flat = {**fields, **optimizer, **base}
+    parts = []
+    for key, value in flat.items():
+        inner = value.items() if isinstance(value, dict) else None
+        parts += [f"{key}.{k}={v}" for k, v in inner] if inner else [f"{key}={value}"]
+    return f"{name}:{','.join(parts)}"

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import importlib.util
 import inspect
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import torch
-
 from ..data.catalogue import make
-from ..errors import FlatlabError, UserError, described, in_words
+from ..errors import UserError, in_words
+from ..models.module import blamed, factory_of
 from ..training.run import load_run
 from .from_flags import data_spec
 
@@ -43,8 +37,8 @@ def target_of(text: str, data: str | None = None) -> Target:
 def _of_run(path: Path) -> Target:
     run = load_run(path)
     data = run.dataset()
-    start = run.config.arch.initial(data.d, run.config.seed)
-    reference = {name: torch.tensor(value) for name, value in start.items()}
+    start = run.config.arch.module(data, run.config.seed)
+    reference = {name: value.detach() for name, value in start.named_parameters()}
     return Target(run.module(), run.config.loss, data, reference)
 
 
@@ -54,13 +48,9 @@ def _of_factory(text: str) -> Target:
         raise UserError(
             f"{text!r} is neither a run directory nor MODULE:FACTORY (e.g. examples/cnn.py:make)"
         )
-    with _blamed(f"cannot import {where}"):
-        module = _module(where)
-    factory = getattr(module, name, None)
-    if not callable(factory):
-        raise UserError(f"{where} has no function {name!r}")
+    factory = factory_of(text)
     _check_arguments(text, factory)
-    with _blamed(f"{text} failed"):
+    with blamed(f"{text} failed"):
         made = factory()
     if not isinstance(made, tuple | list) or len(made) != 3:
         raise UserError(f"{text} must return (model, loss, data), got {in_words(made)}")
@@ -82,32 +72,3 @@ def _check_arguments(text: str, factory: Callable[..., Any]) -> None:
             f"{text} needs the arguments {', '.join(needed)}: it is called without any, so give "
             "them defaults or write a function around it"
         )
-
-
-@contextlib.contextmanager
-def _blamed(what: str) -> Iterator[None]:
-    """Turn an error in the user's own code into one line that says where it is."""
-    try:
-        yield
-    except FlatlabError:
-        raise
-    except (ImportError, OSError) as error:
-        raise UserError(f"{what}: {error}") from None
-    except SyntaxError as error:
-        raise UserError(f"{what}: {error.msg} in {error.filename}, line {error.lineno}") from None
-    except (Exception, SystemExit) as error:
-        raise UserError(f"{what}: {described(error)}") from None
-
-
-def _module(where: str) -> ModuleType:
-    """Import a file (examples/cnn.py) or a module (package.module), from here as Python would."""
-    if not where.endswith(".py"):
-        sys.path.insert(0, "")
-        return importlib.import_module(where)
-    name = f"target_{Path(where).stem}"
-    spec = importlib.util.spec_from_file_location(name, where)
-    assert spec is not None and spec.loader is not None  # a .py file always has one
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickle look for it there
-    spec.loader.exec_module(module)
-    return module

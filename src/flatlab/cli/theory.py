@@ -89,18 +89,19 @@ def construct(
     as_json: Json = False,
 ) -> int:
     """Make a network of a proof and store it as a run, to measure, show or train further."""
+    from ..data import identity
     from ..data.catalogue import make
-    from ..specs import digest
+    from ..specs import digest, parse_spec
     from .constructing import store_construction
-    from .from_flags import data_spec, parse_spec
+    from .from_flags import data_spec
 
-    options = parse_spec(name, "name")
+    wanted, options = parse_spec(name)
     for key, value in options.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"{key} must be finite, got {value}")
-    wanted, made = str(options.pop("name")), make(data_spec(data))
-    identity = digest({"construction": wanted, "options": options, "data": made.spec})
-    path = out or Path("results") / "runs" / f"construct-{wanted}-{identity}"
+    made = make(data_spec(data))
+    named = digest({"construction": wanted, "options": options, "data": identity(made.spec)})
+    path = out or Path("results") / "runs" / f"construct-{wanted}-{named}"
     run = store_construction(wanted, made, options, path, fresh=fresh)
     _tell({"construction": wanted, **_facts(run)}, as_json)
     return DONE
@@ -118,6 +119,7 @@ def flattest(
     as_json: Json = False,
 ) -> int:
     """Find the interpolating network of least trace directly, and store it as a run."""
+    from ..data import identity
     from ..data.catalogue import make
     from ..specs import digest
     from ..theory.flattest import flattest as find
@@ -131,7 +133,10 @@ def flattest(
     made = make(data_spec(data))
     start: dict[str, Any] = {"flattest": arch, "seed": seed, "budget": budget}
     start |= {} if width is None else {"width": width}
-    path = out or Path("results") / "runs" / f"flattest-{digest({**start, 'data': made.spec})}"
+    path = (
+        out
+        or Path("results") / "runs" / f"flattest-{digest({**start, 'data': identity(made.spec)})}"
+    )
     with Waiting("searching", budget, quiet=as_json) as waiting:
         found = find(
             made, cast("Family", arch), width=width, seed=seed, budget_seconds=budget,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ..data import Dataset
 from ..losses import Loss
-from ..models import Architecture, Params, TwoLayer
-from ..models.spec import NORM_EPSILON
+from ..models import Architecture, Chain, Params, build
+from ..models.chains import NORM_EPSILON
 from ..randomness import key
 from . import deep, two_layer_active, two_layer_batch, two_layer_single, two_layer_standard
 from .layout import Weights, has_bias, inputs, pack, shares_gamma, unpack
@@ -24,6 +24,8 @@ from .subnormal import flushed
 # this: BLAS and vector loops are slow at odd sizes. Padded weights have no gradient and stay zero.
 _MULTIPLE = 8
 
+State = dict[str, np.ndarray]  # "params/W1", "velocity/W1"
+
 # What is drawn in training, each from its stream.
 USES = ("order", "label_noise", "input_noise", "second_order")
 
@@ -31,19 +33,22 @@ USES = ("order", "label_noise", "input_noise", "second_order")
 def unsupported(loss: Loss, arch: Architecture, schedule: tuple[Step, ...]) -> str | None:
     """Say why the engine cannot train so, or None if it can.
 
-    Every architecture, algorithm, batch size and dtype is compiled; of the losses, those in
-    `LOSSES`; input noise and norm rules where examples come one by one in blocks; steps of the
-    bias's own there and, with momentum, second batches and rules for γ and its statistics, by
-    `two_layer_batch`.
+    It compiles `TwoLayer` and `Deep` with the losses in `LOSSES` and the algorithms in `ASCENTS`,
+    at every batch size and dtype. Input noise and norm rules are compiled where examples come one
+    by one in blocks; steps of the bias's own there and in `two_layer_batch`, which also has
+    momentum, second batches and rules for γ and its statistics.
     """
+    if arch.kind not in ("two_layer", "deep"):
+        return f"the engine compiles the architectures two_layer and deep, not {arch.kind}"
     if loss.name not in LOSSES:
         return f"the engine compiles the losses {', '.join(LOSSES)}, not {loss.name}"
-    reasons = (_not_compiled(arch, phase) for phase in schedule)
+    chain = cast(Chain, arch)
+    reasons = (_not_compiled(chain, phase) for phase in schedule)
     return next((reason for reason in reasons if reason), None)
 
 
-def _not_compiled(arch: Architecture, phase: Step) -> str | None:
-    norm = arch.norm if isinstance(arch, TwoLayer) else "deep"
+def _not_compiled(arch: Chain, phase: Step) -> str | None:
+    norm = "deep" if arch.kind == "deep" else arch.norm
     in_blocks = phase.input_noise is not None or phase.norm_rule is not None
     if in_blocks and not _blocked(arch, phase):
         return (
@@ -68,22 +73,22 @@ def _carried(phase: Step) -> bool:
     return phase.momentum is not None or phase.second_batch is not None
 
 
-def _blocked(arch: Architecture, phase: Step) -> bool:
-    plain = isinstance(arch, TwoLayer) and arch.norm in (None, "layer")
+def _blocked(arch: Chain, phase: Step) -> bool:
+    plain = arch.kind == "two_layer" and arch.norm in (None, "layer")
     joint = phase.bias_apart and phase.max_first_layer_norm is not None  # a norm with the bias's
     return plain and phase.batch_size == 1 and not (_carried(phase) or joint)
 
 
-def _few_active(arch: TwoLayer, phase: Step, n: int) -> bool:
+def _few_active(arch: Chain, phase: Step, n: int) -> bool:
     """Return whether it pays to look which neurons a batch activates."""
     few = phase.batch_size is not None and 8 * phase.batch_size <= n
     relu = arch.norm == "batch" and arch.activation == "relu"
     return relu and few and not (_carried(phase) or phase.bias_apart)
 
 
-def kernel_of(loss: Loss, arch: Architecture, phase: Step, n: int) -> tuple[str | int | bool, ...]:
+def kernel_of(loss: Loss, arch: Chain, phase: Step, n: int) -> tuple[str | int | bool, ...]:
     """Return what names the compiled function that trains so; its dtype is the weights'."""
-    if not isinstance(arch, TwoLayer):
+    if arch.kind == "deep":
         return ("deep", phase.batch_size == 1)
     if _blocked(arch, phase):
         return (
@@ -96,7 +101,7 @@ def kernel_of(loss: Loss, arch: Architecture, phase: Step, n: int) -> tuple[str 
     return ("active",) if _few_active(arch, phase, n) else ("batch",)
 
 
-def _codes(loss: Loss, arch: TwoLayer, phase: Step) -> tuple[int, int, int, int]:
+def _codes(loss: Loss, arch: Chain, phase: Step) -> tuple[int, int, int, int]:
     return (
         ACTIVATIONS[arch.activation],
         NORMS[arch.norm],
@@ -120,14 +125,14 @@ class CompiledTrainer:
 
     def __init__(
         self,
-        arch: Architecture,
-        params: Params,
+        arch: Chain,
         loss: Loss,
         data: Dataset,
         seed: int,
         dtype: str,
     ):
-        self.arch, self.loss = arch, loss
+        data.require_points(f"a network of kind {arch.kind}")
+        self.arch, self.loss, self.data = arch, loss, data
         X = inputs(arch, data.x_train, dtype)
         self.inputs = X.shape[1]
         self.X = np.pad(X, ((0, 0), (0, -self.inputs % _MULTIPLE)))
@@ -135,18 +140,18 @@ class CompiledTrainer:
         self.keys = np.stack([key_words(key(seed, use)) for use in USES])
         self.dtype = np.dtype(dtype)
         self.block = two_layer_single.block_size(self.inputs)
-        self.load(params)
 
-    def load(self, params: Params, velocity: Params | None = None) -> None:
+    def load(self, state: State) -> None:
         """Set the weights, and the velocity of a phase with momentum."""
-        self.weights = self._padded(params)
+        velocity = _part(state, "velocity")
+        self.weights = self._padded(_part(state, "params"))
         self.velocities = self._padded(velocity) if velocity else None
 
     def _padded(self, params: Params) -> Weights:
         W, M, a, gamma, beta = pack(self.arch, params, self.dtype)
         neurons = 0
         if (
-            isinstance(self.arch, TwoLayer)
+            self.arch.kind == "two_layer"
             and self.arch.activation != "softplus"
             and self.arch.norm != "standard_layer"  # its mean is over the neurons
         ):
@@ -159,18 +164,25 @@ class CompiledTrainer:
             with_room(np.pad(beta, (0, neurons if len(beta) else 0))),
         )
 
-    def params(self) -> Params:
-        """Return a copy of the weights by name."""
-        return self._named(self.weights)
+    def state(self) -> State:
+        """Return a copy of the weights and, inside a phase with momentum, of the velocity."""
+        found = {f"params/{name}": v for name, v in self._named(self.weights).items()}
+        if self.velocities:
+            found |= {f"velocity/{name}": v for name, v in self._named(self.velocities).items()}
+        return found
 
-    def velocity(self) -> Params:
-        """Return a copy of the velocity by name, nothing without momentum."""
-        return self._named(self.velocities) if self.velocities else {}
+    def module(self) -> Any:
+        """Return the torch network with the weights as they are."""
+        return build(self.arch, self._named(self.weights), self.data.x_train)
 
     def _named(self, weights: Weights) -> Params:
         W, M, a, gamma, beta = weights
         m = self.arch.width
         return unpack(self.arch, Weights(W[: self.inputs, :m], M, a[:m], gamma[:m], beta[:m]))
+
+    def params(self) -> Params:
+        """Return a copy of the parameters by name."""
+        return _part(self.state(), "params")
 
     def units_per_epoch(self, phase: Step) -> int:
         """Return the number of units in one epoch of a phase."""
@@ -193,7 +205,7 @@ class CompiledTrainer:
         loss, ascent = LOSSES[self.loss.name], ASCENTS[phase.algorithm]
         span, keys = (first, last, epoch0), with_order(self.keys, phase.order)
         hyper = self._hyper(phase)
-        if not isinstance(self.arch, TwoLayer):
+        if self.arch.kind == "deep":
             one = batch == 1
             sizes = span if one else (*span, min(batch, n))
             deep_args = (W, M, a, self.X, self.y, *sizes, keys, loss, ascent, hyper)
@@ -229,10 +241,14 @@ class CompiledTrainer:
 
     def _hyper(self, phase: Step) -> np.ndarray:
         """Return the hyper-parameters in the order of the positions in `scalar`."""
-        epsilon = self.arch.ln_epsilon if isinstance(self.arch, TwoLayer) else 0.0
         limit = phase.max_first_layer_norm or 0.0
         values = [phase.lr, phase.rho, phase.weight_decay, phase.noise, limit]
         tiny = np.finfo(self.dtype).tiny
-        values += [self.loss.smoothing, epsilon, 0.0, 1.0, tiny, *phase.of_bias]
+        smoothing = getattr(self.loss, "smoothing", 0.0)  # of the logistic loss alone
+        values += [smoothing, self.arch.ln_epsilon, 0.0, 1.0, tiny, *phase.of_bias]
         values += [phase.input_noise or 0.0, NORM_EPSILON, phase.momentum or 0.0]
         return np.array(values, self.dtype)
+
+
+def _part(state: State, name: str) -> Params:
+    return {k.removeprefix(f"{name}/"): v for k, v in state.items() if k.startswith(f"{name}/")}

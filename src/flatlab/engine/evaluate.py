@@ -1,14 +1,13 @@
-"""What is logged of given parameters: losses, test error, the exact Hessian trace, two scores."""
+"""What the engine computes of given parameters: losses, errors, the exact Hessian trace."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..anatomy import scores
 from ..data import Dataset
 from ..losses import Loss
-from ..models import Architecture, Params, TwoLayer
-from ..models.spec import NORM_EPSILON
+from ..models import Chain, Params
+from ..models.chains import NORM_EPSILON
 from . import softplus
 from . import trace as formulas
 from .layout import Array, Weights, inputs, pack, shares_gamma
@@ -17,12 +16,12 @@ _ROWS = 512  # test rows at a time: the hidden layer stays in cache
 
 
 def outputs_and_curvature(
-    arch: Architecture, params: Params, x: Array
+    arch: Chain, params: Params, x: Array
 ) -> tuple[formulas.Array, formulas.Array, formulas.Array]:
     """Return f, ‖∇f‖² and Tr ∇²f at the training inputs, in float64."""
     W, M, a, gamma, beta = pack(arch, params, np.float64)
     X = inputs(arch, x, np.float64)
-    if not isinstance(arch, TwoLayer):
+    if arch.kind == "deep":
         return formulas.deep(X, W, M, a)
     if arch.norm == "layer":
         return formulas.layer_norm(X, W, a, arch.activation, arch.ln_epsilon)
@@ -35,17 +34,17 @@ def outputs_and_curvature(
     return formulas.plain(X, W, a, arch.activation)
 
 
-def predict(arch: Architecture, params: Params, x_train: Array, x: Array) -> Array:
+def predict(arch: Chain, params: Params, x_train: Array, x: Array) -> Array:
     """Return the outputs at x, in the dtype of the parameters."""
     dtype = params["W1"].dtype
     weights = pack(arch, params, dtype)
-    standard = isinstance(arch, TwoLayer) and str(arch.norm).startswith("standard")
+    standard = str(arch.norm).startswith("standard")
     shift = weights.a @ weights.beta if standard else 0
-    if isinstance(arch, TwoLayer) and arch.norm == "standard_batch":
+    if arch.norm == "standard_batch":
         u = _hidden(arch, weights, inputs(arch, x_train, dtype))
         weights = weights._replace(a=weights.a * weights.gamma / np.sqrt(u.var(0) + NORM_EPSILON))
         shift = shift - u.mean(0) @ weights.a
-    if isinstance(arch, TwoLayer) and arch.norm == "batch":
+    if arch.norm == "batch":
         u = _hidden(arch, weights, inputs(arch, x_train, dtype))
         mean_square = (u**2).mean(0)
         alive = mean_square > 0
@@ -57,44 +56,48 @@ def predict(arch: Architecture, params: Params, x_train: Array, x: Array) -> Arr
         part = slice(start, start + _ROWS)
         u = _hidden(arch, weights, X[part])
         f[part] = u @ weights.a
-        if isinstance(arch, TwoLayer) and arch.norm == "layer":
+        if arch.norm == "layer":
             f[part] /= np.maximum(np.linalg.norm(u, axis=1), arch.ln_epsilon)
-        elif isinstance(arch, TwoLayer) and arch.norm == "standard_layer":
+        elif arch.norm == "standard_layer":
             u -= u.mean(1, keepdims=True)
             f[part] = u @ (weights.a * weights.gamma) / np.sqrt((u**2).mean(1) + NORM_EPSILON)
     return f + shift if standard else f
 
 
-def evaluate(arch: Architecture, params: Params, loss: Loss, data: Dataset) -> dict[str, float]:
-    """Return one row of the history.
+def evaluate(arch: Chain, params: Params, loss: Loss, data: Dataset) -> dict[str, float]:
+    """Return losses, errors and the trace.
 
     `trace` is Tr ∇²L; `trace_ggn` keeps only its Gauss–Newton part (1/n) Σ ℓ''‖∇f‖², which is what
     the lower bounds of the theory speak of. The two agree at interpolation and wherever Tr ∇²f = 0.
-    Test error is the zero-one error, where f = 0 counts as an error: Pr(y f ≤ 0). It is left out
-    when labels are not ±1, and everything about the test set when there is none. `memorisation` and
-    `features` are the scores of `anatomy`; `features` only where relevant coordinates are known.
+    An error is the zero-one error, where f = 0 counts as an error: Pr(y f ≤ 0). It is left out
+    when labels are not ±1, and everything about the test set when there is none.
     """
     f, squared, second = outputs_and_curvature(arch, params, data.x_train)
     value, first, curve = loss.values(f, data.y_train)
     row = {
         "train_loss": float(value.mean()),
+        **_error("train_error", f, data.y_train),
         "trace": float((curve * squared + first * second).mean()),
         "trace_ggn": float((curve * squared).mean()),
     }
     if len(data.x_test):
         f_test = predict(arch, params, data.x_train, data.x_test).astype(np.float64)
         row["test_loss"] = float(loss.values(f_test, data.y_test)[0].mean())
-        if np.all(np.abs(data.y_test) == 1):
-            row["test_error"] = float((data.y_test * f_test <= 0).mean())
-    return row | scores(arch, params, data)
+        row |= _error("test_error", f_test, data.y_test)
+    return row
 
 
-def _hidden(arch: Architecture, weights: Weights, X: Array) -> Array:
+def _error(name: str, f: Array, y: Array) -> dict[str, float]:
+    """Return the zero-one error of labels ±1, nothing for other labels."""
+    return {name: float((y * f <= 0).mean())} if np.all(np.abs(y) == 1) else {}
+
+
+def _hidden(arch: Chain, weights: Weights, X: Array) -> Array:
     h = X @ weights.W
-    if isinstance(arch, TwoLayer) and arch.activation == "softplus":
+    if arch.activation == "softplus":
         softplus.replaced(h.ravel())
         return h
-    if isinstance(arch, TwoLayer) and arch.activation != "relu":
+    if arch.activation != "relu":
         u: Array = formulas.derivatives(arch.activation, h)[0]
         return u
     np.maximum(h, 0, out=h)

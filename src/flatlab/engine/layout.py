@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ..models import Architecture, Params, TwoLayer
+from ..models import Chain, Params
 
 Array = NDArray[np.floating[Any]]
 
@@ -22,22 +22,22 @@ class Weights(NamedTuple):
     beta: Array
 
 
-def has_bias(arch: Architecture) -> bool:
+def has_bias(arch: Chain) -> bool:
     """Return whether the first layer has a bias."""
-    return arch.bias if isinstance(arch, TwoLayer) else arch.bias_first
+    return arch.bias
 
 
-def shares_gamma(arch: Architecture) -> bool:
+def shares_gamma(arch: Chain) -> bool:
     """Return whether one γ stands for all neurons; the arrays still have it for each."""
-    return isinstance(arch, TwoLayer) and arch.gamma == "shared"
+    return arch.gamma == "shared"
 
 
-def last_layer(arch: Architecture) -> str:
+def last_layer(arch: Chain) -> str:
     """Return the name of the output weights."""
-    return "W2" if isinstance(arch, TwoLayer) else f"W{arch.depth}"
+    return f"W{arch.depth}"
 
 
-def inputs(arch: Architecture, x: ArrayLike, dtype: DTypeLike) -> Array:
+def inputs(arch: Chain, x: ArrayLike, dtype: DTypeLike) -> Array:
     """Return the inputs with a column of ones if the first layer has a bias."""
     x = np.asarray(x)
     if has_bias(arch):
@@ -45,14 +45,13 @@ def inputs(arch: Architecture, x: ArrayLike, dtype: DTypeLike) -> Array:
     return np.ascontiguousarray(x, dtype)
 
 
-def pack(arch: Architecture, params: Params, dtype: DTypeLike) -> Weights:
+def pack(arch: Chain, params: Params, dtype: DTypeLike) -> Weights:
     """Copy named parameters into the engine's arrays."""
     rows = [params["W1"].T, params["b1"][None]] if has_bias(arch) else [params["W1"].T]
     W = np.ascontiguousarray(np.vstack(rows), dtype)
     m = W.shape[1]
-    depth = 2 if isinstance(arch, TwoLayer) else arch.depth
-    M = np.empty((depth - 2, m, m), dtype)
-    for layer in range(2, depth):
+    M = np.empty((arch.depth - 2, m, m), dtype)
+    for layer in range(2, arch.depth):
         M[layer - 2] = params[f"W{layer}"]
     gamma, beta = (params.get(name, np.empty(0)).astype(dtype) for name in ("gamma", "beta"))
     if shares_gamma(arch):
@@ -60,7 +59,7 @@ def pack(arch: Architecture, params: Params, dtype: DTypeLike) -> Weights:
     return Weights(W, M, params[last_layer(arch)].astype(dtype), gamma, beta)
 
 
-def unpack(arch: Architecture, weights: Weights) -> Params:
+def unpack(arch: Chain, weights: Weights) -> Params:
     """Copy the engine's arrays into named parameters; the inverse of `pack`."""
     W, M, a, gamma, beta = weights
     d = len(W) - has_bias(arch)

@@ -12,12 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import FlatlabError
-from ..files.store import RunStore, run_directories
+from ..files.store import run_directories
 from ..jobs import Job, OnEvent, Outcome, run_jobs
 from ..jobs.costs import kernels
-from ..specs import digest
-from ..training.config import RunConfig
-from ..training.run import Run, load_run, read_result
+from ..training.config import RunConfig, config_digest
+from ..training.run import OVER, Run, load_run, read_result, read_store
 from .contract import Planned
 
 
@@ -136,7 +135,7 @@ def finished(out: Path) -> Iterator[tuple[RunConfig, float]]:
     """Yield the configuration and the training seconds of every run in a folder that is done."""
     for path in run_directories(out / "runs"):
         with contextlib.suppress(FlatlabError):
-            store = RunStore.read(path)
+            store = read_store(path)
             result = read_result(store)
             if result and result["status"] == "done":
                 yield RunConfig.from_dict(store.config), float(result["seconds"])
@@ -146,10 +145,10 @@ def _over(paths: Iterable[Path], config: RunConfig) -> tuple[Path, Run] | None:
     """Return the first run that is over; what is damaged is left to its job."""
     for path in paths:
         with contextlib.suppress(FlatlabError):
-            store = RunStore.read(path)
+            store = read_store(path)
             result = store.load_result() or {}
-            over = result.get("status") in ("done", "diverged")
-            if over and digest(store.config) == config.digest():
+            over = result.get("status") in OVER
+            if over and config_digest(store.config) == config.digest():
                 return path, load_run(path)
     return None
 

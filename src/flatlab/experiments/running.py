@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from ..errors import UserError, unknown
 from ..files.store import ensure_directory, locked
 from ..jobs import OnEvent, Outcome
+from ..specs import parse_value
 from ..training.run import Run
 from . import CATALOGUE
 from .contract import Experiment, Findings, Planned
@@ -56,19 +56,6 @@ def settings_of(
             raise unknown("setting", key, fields)
         values[key] = parse_value(text)
     return dataclasses.replace(settings, **values)
-
-
-def parse_value(text: str) -> Any:
-    """Read a value as TOML does; a bare word is a string.
-
-    >>> [parse_value(text) for text in ("3", "0.5", "true", "batch", "1e-3")]
-    [3, 0.5, True, 'batch', 0.001]
-    """
-    try:
-        table = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
-        return text
-    return table["value"] if len(table) == 1 else text  # a line break could smuggle in more
 
 
 def run_experiment(

@@ -20,7 +20,7 @@ import json
 import math
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
-FORMAT = 1
+FORMAT = 2
+Digest = Callable[[Mapping[str, Any]], str]
+Upgrade = Callable[[Mapping[str, Any], int], dict[str, Any]]
 AGAIN = "start again with --fresh, or without this run's folder"
 
 CONFIG = "config.toml"
@@ -49,14 +51,22 @@ CHECKPOINT, PREVIOUS = "checkpoint.safetensors", "checkpoint.previous.safetensor
 class RunStore:
     """One run directory. Reading is free; write only inside `lock()`."""
 
-    def __init__(self, path: Path, config: dict[str, Any]) -> None:
-        self.path = path
-        self._config = config
+    def __init__(
+        self, path: Path, config: dict[str, Any], digest_of: Digest = digest, number: int = FORMAT
+    ) -> None:
+        self.path, self.format = path, number
+        self._config, self._digest = config, digest_of
         self._current_is_valid: bool | None = None  # None: not looked at yet
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], config: Mapping[str, Any], *, fresh: bool = False
+        cls,
+        path: str | os.PathLike[str],
+        config: Mapping[str, Any],
+        *,
+        fresh: bool = False,
+        digest_of: Digest = digest,
+        upgrade: Upgrade | None = None,
     ) -> RunStore:
         """Create the run directory, or find it if it holds this very config.
 
@@ -64,37 +74,46 @@ class RunStore:
             path: The directory; parents are created.
             config: Plain values without None, as `specs.to_dict` gives them.
             fresh: Remove the files of the run that is there (only those flatlab writes).
+            digest_of: Configuration → what tells runs apart.
+            upgrade: (configuration, format) → the configuration as this format has it.
 
         Raises:
             UserError: The path is something else, or a run of another config or newer format.
             BusyError: A new or fresh run is wanted and another process holds the lock.
         """
         path, text = Path(path), _to_toml(config)
-        store = cls(path, tomllib.loads(text))
+        store = cls(path, tomllib.loads(text), digest_of)
         del store._config["format"]
-        found = _find_config(path)
+        found = _find_config(path, None if fresh else upgrade)
         if found is None or fresh:
             ensure_directory(path)
             with locked(path):
-                found = _find_config(path)
+                found = _find_config(path, None if fresh else upgrade)
                 if found is None or fresh:
                     # The config goes last: a kill in between leaves a run, not a riddle.
                     for name in (RESULT, CHECKPOINT, PREVIOUS, HISTORY):
                         remove(path / name)
                     write_atomically(path / CONFIG, text.encode())
                     return store
-        if digest(found) != digest(store._config):
-            raise UserError(_conflict(path, found, config))
+        there, store.format = found
+        if digest_of(there) != digest_of(store._config):
+            raise UserError(_conflict(path, there, config))
         return store
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> RunStore:
-        """Open an existing run for reading."""
+    def read(
+        cls,
+        path: str | os.PathLike[str],
+        digest_of: Digest = digest,
+        upgrade: Upgrade | None = None,
+    ) -> RunStore:
+        """Open an existing run for reading; see `open`."""
         path = Path(path)
-        found = _find_config(path)
+        found = _find_config(path, upgrade)
         if found is None:
             raise UserError(f"{path} is not a run directory: it has no {CONFIG}")
-        return cls(path, found)
+        config, number = found
+        return cls(path, config, digest_of, number)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -112,7 +131,10 @@ class RunStore:
         """
         with locked(self.path):
             found = _find_config(self.path)
-            if found is None or digest(found) != digest(self._config):
+            same = found is not None and (
+                found[1] != FORMAT or self._digest(found[0]) == self._digest(self._config)
+            )
+            if not same:
                 raise BusyError(
                     f"another process has replaced the run in {self.path}: "
                     f"run the same command again or choose another directory"
@@ -248,8 +270,12 @@ def _to_toml(config: Mapping[str, Any]) -> str:
     return tomli_w.dumps({"format": FORMAT, **config})
 
 
-def _find_config(path: Path) -> dict[str, Any] | None:
-    """Read the config of a run; None if nothing is there yet, `UserError` if it is not a run."""
+def _find_config(path: Path, upgrade: Upgrade | None = None) -> tuple[dict[str, Any], int] | None:
+    """Read the config of a run and its format; None if nothing is there yet.
+
+    Raises:
+        UserError: There are files, and they are not a run's.
+    """
     if not os.path.isdir(path):
         if os.path.lexists(path):
             raise UserError(f"{path} is a file, not a run directory: choose another directory")
@@ -276,7 +302,15 @@ def _find_config(path: Path) -> dict[str, Any] | None:
             f"{path} was made by a newer flatlab (format {number}, this one reads {FORMAT}): "
             f"upgrade flatlab or choose another directory"
         )
-    return config
+    if upgrade is not None and number < FORMAT:
+        try:
+            config = upgrade(config, number)
+        except UserError as error:
+            raise UserError(
+                f"{path} was written by an older flatlab (format {number}, this one writes "
+                f"{FORMAT}) and cannot be read ({error}): train it again with --fresh"
+            ) from None
+    return config, number
 
 
 def _names(path: Path) -> list[str]:

@@ -14,10 +14,9 @@ Expect an estimate to be wrong by a factor of up to two before that.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping
 
-from ..models import TwoLayer
+from ..models import is_chain
 from ..training.config import RunConfig
 from ..training.schedule import Phase
 
@@ -66,16 +65,19 @@ def kind_of(config: RunConfig, phase: Phase) -> str:
     if unsupported(config.loss, config.arch, (phase,)):
         return "torch"
     many = "one example" if phase.batch_size == 1 else "a batch"
-    if not isinstance(config.arch, TwoLayer):
+    arch = config.arch
+    if not is_chain(arch):
+        return "torch"
+    if arch.kind == "deep":
         return f"deep, {many}"
-    if config.arch.norm == "batch":
+    if arch.norm == "batch":
         return "batch norm"
-    kernel, *_ = kernel_of(config.loss, config.arch, phase, sizes(config)[2])
-    if kernel == "batch" and phase.batch_size == 1 and config.arch.activation != "tanh":
+    kernel, *_ = kernel_of(config.loss, arch, phase, sizes(config)[2])
+    if kernel == "batch" and phase.batch_size == 1 and arch.activation != "tanh":
         return "a batch of one example"
-    if config.arch.activation in ("softplus", "tanh"):
-        return f"{config.arch.activation}, {many}"
-    if config.arch.norm == "layer" and phase.batch_size == 1:
+    if arch.activation in ("softplus", "tanh"):
+        return f"{arch.activation}, {many}"
+    if arch.norm == "layer" and phase.batch_size == 1:
         return f"layer norm, {many}"
     return f"plain, {many}"
 
@@ -91,17 +93,20 @@ def kernels(config: RunConfig) -> frozenset[tuple[object, ...]]:
 
     if unsupported(config.loss, config.arch, config.schedule):
         return frozenset()
-    n = sizes(config)[2]
-    made = (kernel_of(config.loss, config.arch, phase, n) for phase in config.schedule)
+    n, arch = sizes(config)[2], config.arch
+    if not is_chain(arch):
+        return frozenset()
+    made = (kernel_of(config.loss, arch, phase, n) for phase in config.schedule)
     return frozenset((*kernel, config.dtype) for kernel in made)
 
 
 def sizes(config: RunConfig) -> tuple[int, int, int]:
     """Return the weights, the neurons, and the number n of training examples."""
     n, d = int(config.data.get("n", 100)), int(config.data.get("d", 30))
-    weights = sum(math.prod(shape) for shape in config.arch.shapes(d).values())
-    layers = 1 if isinstance(config.arch, TwoLayer) else config.arch.depth - 1
-    return weights, layers * config.arch.width, n
+    arch = config.arch
+    if not is_chain(arch):
+        return arch.size((3, 32, 32), 10) or 0, 0, n
+    return arch.size((d,), 1), (arch.depth - 1) * arch.width, n
 
 
 def features(weights: int, neurons: int, examples: int) -> Constants:
@@ -117,7 +122,7 @@ def update_features(config: RunConfig, phase: Phase) -> Constants:
     """Return the features of one update; Sim-BN's passes over all examples for its statistics."""
     weights, neurons, n = sizes(config)
     examples = min(phase.batch_size or n, n)
-    batch_norm = isinstance(config.arch, TwoLayer) and config.arch.norm == "batch"
+    batch_norm = is_chain(config.arch) and config.arch.norm == "batch"
     return features(weights, neurons, examples + (n if batch_norm else 0))
 
 

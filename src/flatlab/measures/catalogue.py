@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..errors import UserError, unknown
+from ..specs import parse_spec
 from .adaptive import AdaptiveAverageSharpness, AdaptiveLinfSharpness, AdaptiveSharpness
 from .alignment import Alignment
 from .average_sharpness import AverageSharpness
@@ -80,16 +81,10 @@ def named(text: str) -> Measure:
     """
     if not isinstance(text, str):
         raise UserError(f"a measure is named by a string such as 'trace', got {text!r}")
-    name, _, rest = text.partition(":")
+    name, options = parse_spec(text)
     if name not in CATALOGUE:
         raise unknown("measure", name, CATALOGUE)
     known = CATALOGUE[name]
-    options = {}
-    for part in filter(None, rest.split(",")):
-        key, equals, value = part.partition("=")
-        if not equals:
-            raise UserError(f"expected key=value in {text!r}, got {part!r}")
-        options[key] = _value(value)
     kind: Any = type(known)
     return kind(**{**settings_of(known), **options})  # type: ignore[no-any-return]
 
@@ -184,12 +179,3 @@ def name_of(measure: Measure) -> str:
 
 def _akin(known: Measure, measure: Measure) -> bool:
     return type(known) is type(measure)
-
-
-def _value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return {"true": True, "false": False}.get(text.lower(), text)

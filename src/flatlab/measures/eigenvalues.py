@@ -46,15 +46,21 @@ GLIMPSE = 0.1
 
 @dataclass
 class Memory:
-    """What a tracker keeps of λ_max from one time to the next."""
+    """What a tracker keeps of λ_max from one time to the next: the leading eigenvectors.
 
-    known: Known | None = None
+    Attributes:
+        vectors: One or two of them as columns; None before the first time.
+    """
+
+    vectors: Tensor | None = None
 
     def starts(self, size: int) -> Tensor | None:
         """Return the leading vectors of the last time; None if there are none of this size."""
-        if self.known is None or len(self.known.vectors) != size:
-            return None
-        return self.known.leaders
+        return None if self.vectors is None or len(self.vectors) != size else self.vectors
+
+    def keep(self, known: Known) -> None:
+        """Remember the leading vectors of this time."""
+        self.vectors = known.leaders.clone(memory_format=torch.contiguous_format)
 
 
 @spec
@@ -103,13 +109,13 @@ class LambdaMax:
                 matrix, effort, "lanczos", start=None if warm is None else _mixed(warm, effort, 0.3)
             )
             end = extreme(lanczos, effort, -1, self.tolerance, limit)
-            memory.known = known_of(lanczos)
+            memory.keep(known_of(lanczos))
             return end.measured("Lanczos" + (", from the last time" if since else ""))
         near, share = coarse
         given = near.leaders if warm is None else torch.cat([near.vectors[:, -1:], warm], 1)
         space = Davidson(matrix, _mixed(_blended(given, share), effort, SPRINKLE), near)
         end = refine(space, effort, self.tolerance, limit)
-        memory.known = space.known
+        memory.keep(space.known)
         return end.measured(f"Davidson, from thinned data{since}")
 
     def _coarse(

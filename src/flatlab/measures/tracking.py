@@ -88,7 +88,7 @@ class Tracker:
             readings = read_all(
                 subject, self.measures, self.seed, self.budget, self.skip, memories=self._memories
             )
-        self.rows.append({"step": step, **_columns(readings)})
+        self.rows.append({"step": step, **columns_of(readings)})
         self.readings.append((step, _light(readings)))
         return readings
 
@@ -100,7 +100,8 @@ class Tracker:
         return pd.DataFrame(self.rows)
 
 
-def _columns(readings: Readings) -> dict[str, float]:
+def columns_of(readings: Readings) -> dict[str, float]:
+    """Return value and standard error of each reading, an array's one by one."""
     found: dict[str, float] = {}
     for name, reading in readings.items():
         values, errors = np.atleast_1d(reading.value), np.atleast_1d(reading.stderr)

@@ -1,12 +1,36 @@
 """Architectures: specs without torch, and the torch modules that give them their meaning."""
 
+from typing import Any
+
 from .build import build as build
-from .spec import Architecture as Architecture
-from .spec import Deep as Deep
-from .spec import Init as Init
-from .spec import Params as Params
-from .spec import TwoLayer as TwoLayer
+from .build import network as network
+from .chains import Chain as Chain
+from .chains import Deep as Deep
+from .chains import Init as Init
+from .chains import TwoLayer as TwoLayer
+from .chains import is_chain as is_chain
+from .cnn import CNN as CNN
+from .contract import Architecture as Architecture
+from .contract import Params as Params
+from .mlp import MLP as MLP
+from .module import Module as Module
+from .vgg import VGG11 as VGG11
 
-__all__ = ["MODELS", "Architecture", "Deep", "Init", "Params", "TwoLayer", "build"]
+__all__ = [
+    "CNN",
+    "MLP",
+    "MODELS",
+    "VGG11",
+    "Architecture",
+    "Chain",
+    "Deep",
+    "Init",
+    "Module",
+    "Params",
+    "TwoLayer",
+    "build",
+    "is_chain",
+    "network",
+]
 
-MODELS: dict[str, type[TwoLayer] | type[Deep]] = {"two_layer": TwoLayer, "deep": Deep}
+MODELS: dict[str, Any] = {cls.kind: cls for cls in (TwoLayer, Deep, MLP, CNN, VGG11, Module)}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .spec import Architecture, TwoLayer
+from .chains import Chain
 
 Array = NDArray[np.float64]
 
 
-def activated(arch: Architecture, h: Array) -> Array:
+def activated(arch: Chain, h: Array) -> Array:
     """Return σ(h) of an architecture."""
-    kind = arch.activation if isinstance(arch, TwoLayer) else "relu"
+    kind = arch.activation
     if kind == "softplus":
         return np.logaddexp(h, 0.0)
     if kind == "tanh":

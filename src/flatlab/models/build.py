@@ -1,4 +1,4 @@
-"""From a spec and parameters to a torch module."""
+"""From a spec and stored arrays to a torch module."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import UserError
-from .spec import Architecture, Params, TwoLayer
+from .chains import Chain, TwoLayer
+from .contract import Architecture, Examples, Params, shapes_of
 
 if TYPE_CHECKING:
     from torch import nn
 
 
-def build(arch: Architecture, params: Params, x_train: ArrayLike) -> nn.Module:
+def build(arch: Chain, params: Params, x_train: ArrayLike) -> nn.Module:
     """Return the network with these parameters, in their dtype.
 
     Args:
@@ -36,3 +37,21 @@ def build(arch: Architecture, params: Params, x_train: ArrayLike) -> nn.Module:
         dtype = next(iter(params.values())).dtype
         return TwoLayerNet(arch, params, torch.tensor(x.astype(dtype)))
     return DeepNet(arch, params)
+
+
+def network(
+    arch: Architecture, data: Examples, seed: int, params: Params, buffers: Params | None = None
+) -> nn.Module:
+    """Return the network of a run with stored parameters and buffers, in their dtype."""
+    import torch
+
+    net = arch.module(data, seed)
+    stored = {**params, **(buffers or {})}
+    expected = {name: tuple(value.shape) for name, value in net.state_dict().items()}
+    if shapes_of(stored) != expected:
+        raise UserError(
+            f"parameters do not fit {arch.describe()}: expected {expected}, got {shapes_of(stored)}"
+        )
+    net.to(dtype=getattr(torch, str(next(iter(params.values())).dtype)))
+    net.load_state_dict({name: torch.from_numpy(np.array(v)) for name, v in stored.items()})
+    return net

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .spec import Deep, Params
+from .chains import Deep
+from .contract import Params
 
 
 class DeepNet(nn.Module):

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from .spec import NORM_EPSILON, Params, TwoLayer
+from .chains import NORM_EPSILON, TwoLayer
+from .contract import Params
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -44,7 +45,7 @@ class TwoLayerNet(nn.Module):
         self.constant_statistics = False
         for name, value in params.items():
             self.register_parameter(name, nn.Parameter(torch.tensor(value)))
-        self.register_buffer("x_train", x_train)
+        self.register_buffer("x_train", x_train, persistent=False)  # data, not state
 
     def hidden(self, x: Tensor) -> Tensor:
         """Return σ(W1 x + b1), of shape (examples, width)."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..errors import FlatlabError, UserError, described, unknown
-from ..losses import LOSSES, Loss, as_loss
+from ..errors import FlatlabError, UserError, described
+from ..losses import CrossEntropy, Loss, as_loss
 
 # Errors that torch raises if tensors do not fit; torch's message says enough.
 TORCHS = (RuntimeError, ValueError, IndexError, TypeError, AssertionError, UserWarning)
@@ -16,12 +16,10 @@ TORCHS = (RuntimeError, ValueError, IndexError, TypeError, AssertionError, UserW
 
 def loss_of(loss: Any) -> tuple[Any, str]:
     """Return the loss as a callable and its name on cards."""
-    if isinstance(loss, str) and loss == "cross_entropy":
-        return nn.functional.cross_entropy, loss
-    if isinstance(loss, str) and loss not in LOSSES:
-        raise unknown("loss", loss, [*LOSSES, "cross_entropy"])
     if isinstance(loss, str | Loss):
         made = as_loss(loss)
+        if isinstance(made, CrossEntropy):  # torch's own, whose labels are checked by class
+            return nn.CrossEntropyLoss(label_smoothing=made.smoothing), made.name
         return made.torch, made.name
     if not callable(loss):
         raise UserError(f"loss must be a callable (outputs, y) -> mean, or a name, got {loss!r}")

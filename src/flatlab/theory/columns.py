@@ -25,7 +25,7 @@ from scipy import optimize
 
 from ..data import Dataset
 from ..errors import UserError
-from ..models.spec import Params, TwoLayer
+from ..models import Params, TwoLayer
 from .solution import Solution
 
 Array = NDArray[np.float64]

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from ..data import Dataset
 from ..errors import UserError
-from ..models import Architecture
-from ..models.spec import Deep, Params, TwoLayer
+from ..models import Chain, Params
 from .solution import Solution
 
 Array = NDArray[np.float64]
@@ -32,7 +31,7 @@ RIDGE = 1e-10
 
 
 def random_interpolators(
-    arch: Architecture,
+    arch: Chain,
     data: Dataset,
     rng: np.random.Generator,
     count: int,
@@ -100,9 +99,9 @@ def interpolating(solution: Solution) -> Solution:
     return solution.with_params(**{name: weights})
 
 
-def last_layer(arch: Architecture) -> str:
+def last_layer(arch: Chain) -> str:
     """Return the name of the output weights."""
-    return f"W{arch.depth}" if isinstance(arch, Deep) else "W2"
+    return f"W{arch.depth}"
 
 
 def last_features(solution: Solution) -> Array:
@@ -123,8 +122,7 @@ def last_features(solution: Solution) -> Array:
 def _rescaled(solution: Solution, rng: np.random.Generator) -> Solution:
     params: Params = {name: np.array(value) for name, value in solution.params.items()}
     arch = solution.arch
-    norm = arch.norm if isinstance(arch, TwoLayer) else None
-    homogeneous = isinstance(arch, Deep) or arch.activation in ("relu", "identity")
+    norm, homogeneous = arch.norm, arch.activation in ("relu", "identity")
     if norm == "layer" or not (homogeneous or norm):
         return solution
     if "gamma" in params:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..data import Dataset
 from ..losses import Loss, as_loss
-from ..models import Architecture, Params, build
+from ..models import Chain, Params, build
 from ..models.activations import activated
 
 if TYPE_CHECKING:  # slow to import, and not needed to list the networks
@@ -31,7 +31,7 @@ class Solution:
         data: The data set; simplified BatchNorm takes its statistics from the training part.
     """
 
-    arch: Architecture
+    arch: Chain
     params: Mapping[str, NDArray[np.floating[Any]]]
     data: Dataset
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
+from ..data import identity
 from ..errors import UserError, unknown
-from ..losses import Loss, as_loss
+from ..losses import MSE, Loss, as_loss
 from ..models import MODELS, Architecture
-from ..specs import digest, from_dict, to_dict
+from ..specs import digest, from_dict, spec, to_dict
 from .schedule import LogGrid, Phase
 
 Dtype = Literal["float32", "float64"]
@@ -19,28 +21,57 @@ _DTYPES = ("float32", "float64")
 STARTS = ("run", "construction", "flattest")
 
 
+@spec
+class Tracked:
+    """A measure that a run takes at its log points, as a column of its history.
+
+    Attributes:
+        measure: Its name, with options after a colon, as "lambda_max:tolerance=0.01".
+        mode: As for `flatlab.measure`: how normalisation layers behave while measuring.
+        examples: How many training examples to measure on, evenly spaced; None takes all.
+        label: Name of the column; None takes the measure's, without its options.
+    """
+
+    measure: str
+    mode: Literal["eval", "train", "recomputed"] = "eval"
+    examples: Annotated[int, Field(gt=0)] | None = None
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        from ..measures.catalogue import named
+
+        named(self.measure)
+
+    @property
+    def column(self) -> str:
+        """Name of the column."""
+        return self.label or self.measure.partition(":")[0]
+
+
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """Architecture, data (by its spec), loss, schedule, seed, dtype and log grid.
+    """Architecture, data (by its spec), loss, schedule, seed, dtype, log grid, tracked measures.
 
     `start` says where the parameters come from if they are not drawn: {"run": directory, "sha256":
     their digest} for those of another run, {"construction": name, …} for a construction of theory,
     {"flattest": family, …} for a minimiser found directly. With a start the schedule may be empty.
+    Threads, device and directories do not decide a run's bits and are not here.
     """
 
     arch: Architecture
     data: Mapping[str, Any]
     schedule: tuple[Phase, ...]
-    loss: Loss = dataclasses.field(default_factory=Loss)
+    loss: Loss = dataclasses.field(default_factory=MSE)
     seed: int = 0
     dtype: Dtype = "float32"
     log: LogGrid = dataclasses.field(default_factory=LogGrid)
     start: Mapping[str, Any] | None = None
+    measures: tuple[Tracked, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.arch, tuple(MODELS.values())):
-            kinds = " or ".join(kind.__name__ for kind in MODELS.values())
-            raise UserError(f"arch must be a {kinds}, got {self.arch!r}")
+        if type(self.arch) not in MODELS.values():
+            kinds = ", ".join(kind.__name__ for kind in MODELS.values())
+            raise UserError(f"arch must be one of {kinds}, got {self.arch!r}")
         phases = self.schedule if isinstance(self.schedule, tuple) else ()
         bad = not isinstance(self.schedule, tuple) or (not phases and self.start is None)
         if bad or not all(isinstance(phase, Phase) for phase in phases):
@@ -55,17 +86,22 @@ class RunConfig:
             isinstance(self.start, Mapping) and len(set(STARTS) & set(self.start)) == 1
         ):
             raise UserError(f"start must have one of {', '.join(STARTS)}, got {self.start!r}")
+        columns = [tracked.column for tracked in self.measures]
+        twice = next((name for name in columns if columns.count(name) > 1), None)
+        if twice is not None:
+            raise UserError(f"two tracked measures are called {twice!r}: give one another label")
 
     def _check_phase(self, phase: Phase) -> None:
         """Refuse what a phase says of a part that the network has not."""
-        parts, norm = self.arch.shapes(1), getattr(self.arch, "norm", None)
+        parts = self.arch.parts
         needs = (
-            (phase.bias_apart, "b1" in parts, "bias_lr and bias_weight_decay need", "a bias"),
-            (phase.norm_rule == "each", "b1" in parts, "norm_rule='each' needs", "a bias"),
-            (phase.gamma is not None, "gamma" in parts, f"gamma={phase.gamma!r} needs", "a γ"),
+            (phase.first_layer is not None, "first_layer", "first_layer needs", "a two-layer form"),
+            (phase.bias_apart, "bias", "bias_lr and bias_weight_decay need", "a bias"),
+            (phase.norm_rule == "each", "bias", "norm_rule='each' needs", "a bias"),
+            (phase.gamma is not None, "gamma", f"gamma={phase.gamma!r} needs", "a γ"),
             (
                 phase.statistics is not None,
-                norm in ("batch", "standard_batch"),
+                "statistics",
                 f"statistics={phase.statistics!r} needs",
                 "BatchNorm",
             ),
@@ -76,8 +112,8 @@ class RunConfig:
                 f"second_batch={phase.second_batch!r} is another part of the {n} examples, and "
                 f"batch_size={phase.batch_size} takes all of them: give a smaller one or drop it"
             )
-        for asked, there, field_needs, part in needs:
-            if asked and not there:
+        for asked, needed, field_needs, part in needs:
+            if asked and needed not in parts:
                 raise UserError(
                     f"{field_needs} a network with {part}, which this one has not: leave it out of "
                     f"the phase or change the network, {self.arch!r}"
@@ -85,22 +121,26 @@ class RunConfig:
 
     @property
     def epochs(self) -> int:
-        """Total epochs over all phases."""
+        """Total epochs over all phases; a phase with `until` may take fewer."""
         return sum(phase.epochs for phase in self.schedule)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as they stand in config.toml."""
-        kind = next(name for name, cls in MODELS.items() if isinstance(self.arch, cls))
-        return {
+        """Return plain values, as they stand in config.toml; defaults are left out."""
+        found = {
             "seed": self.seed,
             "dtype": self.dtype,
-            "arch": {"kind": kind, **to_dict(self.arch)},
+            "arch": {"kind": self.arch.kind, **to_dict(self.arch)},
             "data": dict(self.data),
-            "loss": to_dict(self.loss),
-            "log": to_dict(self.log),
-            "schedule": [to_dict(phase) for phase in self.schedule],
-            **({} if self.start is None else {"start": dict(self.start)}),
+            "loss": {"name": self.loss.name, **to_dict(self.loss)},
+            "schedule": [phase.to_dict() for phase in self.schedule],
         }
+        if self.log != LogGrid():
+            found["log"] = to_dict(self.log)
+        if self.start is not None:
+            found["start"] = dict(self.start)
+        if self.measures:
+            found["measures"] = [to_dict(tracked) for tracked in self.measures]
+        return found
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> RunConfig:
@@ -115,20 +155,21 @@ class RunConfig:
         values = dict(fields)
         values["arch"] = _architecture(fields["arch"])
         values["schedule"] = _schedule(fields["schedule"])
-        for name, kind in (("loss", Loss), ("log", LogGrid)):
-            if name in fields:
-                if name == "loss" and isinstance(fields[name], str):
-                    values[name] = as_loss(fields[name])
-                    continue
-                values[name] = from_dict(kind, fields[name])
+        if "loss" in fields:
+            values["loss"] = as_loss(fields["loss"])
+        if "log" in fields:
+            values["log"] = from_dict(LogGrid, fields["log"])
+        if "measures" in fields:
+            values["measures"] = tracked(fields["measures"])
         if not isinstance(fields["data"], Mapping):
             raise UserError(f"data must be a table with a name, got {fields['data']!r}")
         return cls(**values)
 
-    def check_size(self, d: int) -> None:
-        """Refuse a network on d inputs that this machine cannot hold."""
-        shapes = self.arch.shapes(d).values()
-        parameters = sum(math.prod(shape) for shape in shapes)
+    def check_size(self, shape: int | tuple[int, ...], outputs: int = 1) -> None:
+        """Refuse a network on inputs of this shape that this machine cannot hold."""
+        parameters = self.arch.size((shape,) if isinstance(shape, int) else shape, outputs)
+        if parameters is None:
+            return
         # The draw of the initial weights in float64 and the trainer's own copy of them.
         needed, there = 16 * parameters, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if needed > there:
@@ -139,7 +180,52 @@ class RunConfig:
 
     def digest(self) -> str:
         """Return the hash that names the run's directory."""
-        return digest(self.to_dict())
+        return config_digest(self.to_dict())
+
+
+def config_digest(fields: Mapping[str, Any]) -> str:
+    """Hash a stored configuration without its hints.
+
+    The path of a data file or of a starting run is a hint, if the hash of its content is there: so
+    a run has the same name on every machine.
+    """
+    known = {**fields, "data": identity(fields["data"])}
+    if "sha256" in (start := dict(fields.get("start") or {})):
+        start.pop("run", None)
+        known["start"] = start
+    return digest(known)
+
+
+def upgraded(fields: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Return the configuration of an older format as this one stores it.
+
+    Format 1 wrote all fields of a phase side by side, and every option of every loss.
+    """
+    if number >= 2:
+        return dict(fields)
+    values = dict(fields)
+    if isinstance(values.get("loss"), Mapping):
+        options = {"logistic": ("smoothing",), "truncated_mse": ("cutoff",)}
+        kept = ("name", *options.get(str(values["loss"].get("name")), ()))
+        values["loss"] = {k: v for k, v in values["loss"].items() if k in kept}
+    return RunConfig.from_dict(values).to_dict()
+
+
+def tracked(measures: Any) -> tuple[Tracked, ...]:
+    """Read tracked measures: names, tables or `Tracked`, one or a list of them."""
+    alone = isinstance(measures, str | Mapping | Tracked)
+    if not alone and not isinstance(measures, Sequence):
+        raise UserError(f"measures must be names or tables of a measure, got {measures!r}")
+    found = []
+    for item in [measures] if alone else measures:
+        if isinstance(item, str):
+            item = Tracked(item)
+        elif isinstance(item, Mapping):
+            item = from_dict(Tracked, item)
+        if not isinstance(item, Tracked):
+            raise UserError(f"a tracked measure is a name, a table or a Tracked, got {item!r}")
+        found.append(item)
+    return tuple(found)
 
 
 def _architecture(fields: Any) -> Architecture:
@@ -149,10 +235,17 @@ def _architecture(fields: Any) -> Architecture:
     kind = rest.pop("kind", "two_layer")
     if not isinstance(kind, str) or kind not in MODELS:
         raise unknown("architecture", str(kind), MODELS)
-    return from_dict(MODELS[kind], rest)
+    made: Architecture = from_dict(MODELS[kind], rest)
+    return made
 
 
 def _schedule(phases: Any) -> tuple[Phase, ...]:
     if isinstance(phases, str) or not isinstance(phases, Sequence):
         raise UserError(f"schedule must be a list of phases, got {phases!r}")
-    return tuple(phase if isinstance(phase, Phase) else from_dict(Phase, phase) for phase in phases)
+    return tuple(phase if isinstance(phase, Phase) else _phase(phase) for phase in phases)
+
+
+def _phase(fields: Any) -> Phase:
+    if not isinstance(fields, Mapping):
+        raise UserError(f"Phase must be a table of fields, got {fields!r}")
+    return Phase(**fields)

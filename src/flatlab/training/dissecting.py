@@ -8,6 +8,7 @@ import numpy as np
 
 from ..anatomy import Anatomy, portray
 from ..errors import UserError
+from ..models import is_chain
 from .run import Run, examine
 
 
@@ -26,11 +27,14 @@ def dissect(run: Run | str | Path) -> Anatomy:
         raise UserError(
             f"the data set of {made.path or 'this run'} cannot be made again: {error}"
         ) from None
-    expected = made.config.arch.shapes(data.d)
+    arch = made.config.arch
+    if not is_chain(arch):
+        raise UserError(f"only two_layer and deep networks have an anatomy, got {arch.describe()}")
+    expected = arch.shapes(data.d)
     given = {name: np.shape(value) for name, value in made.params.items()}
     if given != expected:
         raise UserError(
             f"the run's parameters do not fit its data set {data.name!r}, on which they would "
             f"have the shapes {expected}: got {given}"
         )
-    return portray(made.config.arch, made.params, data, made.columns)
+    return portray(arch, dict(made.params), data, made.columns)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,16 +16,46 @@ import numpy as np
 from ..data import Dataset
 from ..data.catalogue import make
 from ..errors import StoreError, UserError
-from ..files.store import AGAIN, CONFIG, Checkpoint, RunStore
-from ..models import Params, build
-from .config import RunConfig
+from ..files.store import AGAIN, CONFIG, FORMAT, Checkpoint, RunStore
+from ..models import Params, build, is_chain, network
+from .config import RunConfig, config_digest, upgraded
 
 if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
-STATUSES = ("done", "diverged", "interrupted")
+STATUSES = ("done", "reached", "missed", "diverged", "interrupted")
+OVER = ("done", "reached", "missed", "diverged")
+"""Statuses of a run that training it further would not change."""
 Columns = dict[str, np.ndarray]
+
+
+class StoredArrays(Mapping[str, np.ndarray]):
+    """Arrays of a checkpoint that are read when they are first asked for."""
+
+    def __init__(self, path: Path, prefix: str) -> None:
+        self.path, self.prefix = path, prefix
+
+    @functools.cached_property
+    def arrays(self) -> Params:
+        """The arrays by name."""
+        checkpoint = read_store(self.path).load_checkpoint()
+        return {} if checkpoint is None else arrays_of(checkpoint, self.prefix)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def __repr__(self) -> str:
+        return f"StoredArrays({str(self.path)!r}, {self.prefix!r})"
+
+
+Arrays = Mapping[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,29 +64,34 @@ class Run:
 
     Attributes:
         config: What was run.
-        columns: The history, one array a column: epoch, train_loss, trace, trace_ggn; with a test
-            set test_loss and, for labels ±1, test_error; memorisation; and features where the data
-            set knows its relevant coordinates. Runs made before the last two were logged lack them.
-        params: Final parameters; the last finite ones if the run diverged.
-        status: "done", "diverged" or "interrupted".
+        columns: The history, one array a column: epoch, step, train_loss; train_error for labels ±1
+            and classes; with a test set test_loss and test_error; each tracked measure with its
+            standard error as name_stderr. The networks of the engine add trace, trace_ggn,
+            memorisation, and features where the data set knows its relevant coordinates.
+        params: Final parameters; the last finite ones if the run diverged. A stored run reads them
+            when they are first asked for.
+        status: "done"; "reached" or "missed" for a run with a target (`Until`); "diverged" or
+            "interrupted".
         seconds: Time spent training, over all sittings.
         notes: What a reader should know: a fallback, a damaged checkpoint, a hint on divergence.
         diverged_at: The epoch in which the loss stopped being finite, or None.
         path: The run directory, or None for a run kept in memory.
         data: The data set, when it was given in memory; otherwise made again when needed.
         ends: Parameters at the end of each phase that is over but the last, in order.
+        buffers: What the network keeps beside parameters, as BatchNorm's running statistics.
     """
 
     config: RunConfig
     columns: Columns
-    params: Params
+    params: Arrays
     status: str
     seconds: float
     notes: tuple[str, ...] = ()
     diverged_at: int | None = None
     path: Path | None = None
     data: Dataset | None = None
-    ends: tuple[Params, ...] = ()
+    ends: tuple[Arrays, ...] = ()
+    buffers: Arrays = dataclasses.field(default_factory=dict)
 
     @property
     def history(self) -> pd.DataFrame:
@@ -75,7 +111,10 @@ class Run:
 
     def module(self) -> nn.Module:
         """Return the torch network with the final parameters."""
-        return build(self.config.arch, self.params, self.dataset().x_train)
+        arch, params = self.config.arch, dict(self.params)
+        if is_chain(arch):
+            return build(arch, params, self.dataset().x_train)
+        return network(arch, self.dataset(), self.config.seed, params, dict(self.buffers))
 
     def result(self) -> dict[str, Any]:
         """Return the summary that is stored as result.json."""
@@ -91,9 +130,14 @@ class Run:
         }
 
 
+def read_store(path: str | Path) -> RunStore:
+    """Open a run directory for reading, of this or an older format."""
+    return RunStore.read(path, config_digest, upgraded)
+
+
 def load_run(path: str | Path) -> Run:
     """Read a run directory, finished or not."""
-    store = RunStore.read(path)
+    store = read_store(path)
     try:
         config = RunConfig.from_dict(store.config)
     except UserError as error:
@@ -104,7 +148,9 @@ def load_run(path: str | Path) -> Run:
     if checkpoint is None:
         raise UserError(f"{path} has no checkpoint yet: the run has not got far enough to show")
     notes = checkpoint.warnings + tuple(result["notes"] if result else ())
-    columns, params, _ = split(checkpoint)
+    if store.format < FORMAT:
+        notes += (f"written by an older flatlab, in format {store.format}",)
+    columns, place = arrays_of(checkpoint, "history/"), Path(path)
     if result and result["status"] == "done" and int(columns["epoch"][-1]) != config.epochs:
         raise StoreError(
             f"{path}: the result says done but the newest readable checkpoint stops at epoch "
@@ -113,13 +159,14 @@ def load_run(path: str | Path) -> Run:
     return Run(
         config=config,
         columns=columns,
-        params=params,
+        params=StoredArrays(place, "params/"),
         status=result["status"] if result else "interrupted",
         seconds=float(result["seconds"] if result else checkpoint.meta["seconds"]),
         notes=notes,
         diverged_at=result["diverged_at"] if result else None,
-        path=Path(path),
-        ends=phase_ends(checkpoint),
+        path=place,
+        ends=tuple(StoredArrays(place, f"ends/{k}/") for k in range(phases_over(checkpoint))),
+        buffers=StoredArrays(place, "buffers/"),
     )
 
 
@@ -129,7 +176,7 @@ def examine(path: str | Path) -> Run:
     Raises:
         StoreError: A file is damaged, the table of the history among them.
     """
-    run, store = load_run(path), RunStore.read(path)
+    run, store = load_run(path), read_store(path)
     lacks, table = [], store.load_history()
     if run.status == "interrupted":
         missing = "" if store.load_result() else "it has no result.json; "
@@ -149,18 +196,18 @@ def start_table(path: str | Path) -> dict[str, str]:
     return {"run": str(Path(path).absolute()), "sha256": params_digest(load_run(path).params)}
 
 
-def start_of(start: Mapping[str, Any]) -> Params:
-    """Return the parameters that `start_table` named; other ones in that place are an error."""
-    params = load_run(start["run"]).params
-    if start.get("sha256", "") != params_digest(params):
+def start_of(start: Mapping[str, Any]) -> Run:
+    """Return the run that `start_table` named; other parameters in that place are an error."""
+    run = load_run(start["run"])
+    if start.get("sha256", "") != params_digest(run.params):
         raise UserError(
             f"{start['run']} holds other parameters than when this run was planned: "
             "start again from it in another directory"
         )
-    return params
+    return run
 
 
-def params_digest(params: Params) -> str:
+def params_digest(params: Arrays) -> str:
     """Return the SHA-256 of parameters: names, shapes and values."""
     digest = hashlib.sha256()
     for name, value in params.items():
@@ -178,27 +225,20 @@ def read_result(store: RunStore) -> dict[str, Any] | None:
     return result
 
 
-def split(checkpoint: Checkpoint) -> tuple[Columns, Params, Params]:
-    """Split a checkpoint's tensors into history, parameters and velocity, each in its order."""
-    parts: dict[str, Columns] = {"history": {}, "params": {}, "velocity": {}}
-    for name in checkpoint.meta.get("order", checkpoint.tensors):  # the file has its own order
-        part, _, rest = name.partition("/")
-        if part in parts:
-            parts[part][rest] = checkpoint.tensors[name]
-    return parts["history"], parts["params"], parts["velocity"]
+def arrays_of(checkpoint: Checkpoint, prefix: str) -> Params:
+    """Return the arrays of a checkpoint whose names begin so, without that, in their order."""
+    order = checkpoint.meta.get("order", checkpoint.tensors)  # the file has its own order
+    return {
+        name.removeprefix(prefix): checkpoint.tensors[name]
+        for name in order
+        if name.startswith(prefix)
+    }
 
 
-def phase_ends(checkpoint: Checkpoint) -> tuple[Params, ...]:
-    """Return a checkpoint's parameters at the ends of phases, in their order."""
-    ends: list[Params] = []
-    for name in checkpoint.meta.get("order", ()):
-        part, _, rest = name.partition("/")
-        if part == "ends":
-            phase, _, parameter = rest.partition("/")
-            if int(phase) == len(ends):
-                ends.append({})
-            ends[-1][parameter] = checkpoint.tensors[name]
-    return tuple(ends)
+def phases_over(checkpoint: Checkpoint) -> int:
+    """Return for how many phases a checkpoint holds the parameters at their end."""
+    names = checkpoint.meta.get("order", ())
+    return len({name.split("/")[1] for name in names if name.startswith("ends/")})
 
 
 def versions() -> dict[str, str]:

@@ -2,30 +2,137 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
-from ..errors import UserError
-from ..specs import spec
+from ..errors import UserError, unknown
+from ..specs import from_dict, spec, to_dict
+from .optimizers import OPTIONS, LabelNoise, Optimizer, base_of, optimizer_of, plain
 
-Algorithm = Literal["sgd", "sam", "usam", "label_noise"]
+T = TypeVar("T")
 Order = Literal["replacement", "fixed"]
-NormRule = Literal["each", "held"]
-GammaRule = Literal["fixed", "unperturbed"]
-
-ALGORITHMS: dict[str, str] = {
-    "sgd": "(stochastic) gradient descent with weight decay; full batch when batch_size is unset",
-    "sam": "ascent of length rho along the batch gradient, then descent from there; "
-    "batch_size=1 is 1-SAM, m is m-SAM",
-    "usam": "SAM with the un-normalised ascent rho * gradient",
-    "label_noise": "SGD on labels y + noise * (random sign), a fresh sign for each sample and step",
-}
+Rate = Annotated[float, Field(ge=0, le=3e38)]
 
 
 @spec
+class Until:
+    """Where a phase stops before its last epoch; with both, as soon as one is reached.
+
+    The whole training set is evaluated after every `every` epochs. A phase that ends without
+    reaching its target ends the run, with the status "missed".
+
+    Attributes:
+        accuracy: Training accuracy to reach, for labels that are classes or ±1.
+        loss: Training loss to fall to.
+        every: Epochs between two looks.
+    """
+
+    accuracy: Annotated[float, Field(gt=0, le=1)] | None = None
+    loss: Annotated[float, Field(ge=0)] | None = None
+    every: Annotated[int, Field(gt=0)] = 1
+
+    def __post_init__(self) -> None:
+        if self.accuracy is None and self.loss is None:
+            raise UserError("until needs a training accuracy in (0, 1] or a training loss")
+
+    def reached(self, row: Mapping[str, float]) -> bool:
+        """Return whether the measured training loss or error is at the target."""
+        accurate = self.accuracy is not None and 1 - row["train_error"] >= self.accuracy
+        return accurate or (self.loss is not None and row["train_loss"] <= self.loss)
+
+
+@spec
+class FirstLayer:
+    """What a phase does to the first layer alone, for the networks of the engine.
+
+    Attributes:
+        max_norm: After each step the first layer (weights and bias together) is projected to the
+            Frobenius ball of this radius; None leaves it free.
+        norm_rule: "each" holds weights and bias each to a ball of this radius; "held" rescales the
+            layer to this norm where it is below, too.
+        bias_lr: Learning rate of the bias; None is lr, 0 leaves the bias as it is.
+        bias_weight_decay: Weight decay of the bias; None is that of the optimizer.
+    """
+
+    max_norm: Annotated[float, Field(ge=1e-15, le=1e15)] | None = None
+    norm_rule: Literal["each", "held"] | None = None
+    bias_lr: Rate | None = None
+    bias_weight_decay: Rate | None = None
+
+    def __post_init__(self) -> None:
+        if self.norm_rule is not None and self.max_norm is None:
+            raise UserError(
+                f"norm_rule={self.norm_rule!r} says how max_first_layer_norm is meant: give it too"
+            )
+
+
+@spec
+class Variation:
+    """Changes of the step itself, for choices that a source leaves unsaid.
+
+    Attributes:
+        input_noise: Standard deviation of the Gaussian noise on every input, fresh for each example
+            and step and the same in both gradients of a step; None is no noise.
+        second_batch: For "sam" and "usam": None takes both gradients of a step on one batch;
+            "other" takes the second on a batch from an order of its own.
+        statistics: "constant" takes gradients as if BatchNorm's statistics were no functions of the
+            weights; None takes them through.
+        gamma: "unperturbed" leaves γ out of the ascent, "fixed" out of the whole step; None treats
+            it as every parameter.
+    """
+
+    input_noise: Annotated[float, Field(gt=0, le=1e15)] | None = None
+    second_batch: Literal["other"] | None = None
+    statistics: Literal["constant"] | None = None
+    gamma: Literal["fixed", "unperturbed"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.second_batch is not None and self.input_noise is not None:
+            raise UserError(
+                "input_noise is the same in both gradients of a step, and "
+                f"second_batch={self.second_batch!r} takes them on two batches: drop one"
+            )
+
+
+# Fields of the groups by the names that a phase takes them under.
+_FIRST_LAYER = {
+    "max_first_layer_norm": "max_norm",
+    "norm_rule": "norm_rule",
+    "bias_lr": "bias_lr",
+    "bias_weight_decay": "bias_weight_decay",
+}
+_VARIATION = {name: name for name in ("input_noise", "second_batch", "statistics", "gamma")}
+
+
+def _short_form(cls: type[T]) -> type[T]:
+    """Let a phase take the options of its optimizer and its groups by name."""
+    made: Any = cls
+    validate, names = made.__init__, [field.name for field in dataclasses.fields(made)]
+    allowed = {*names, *OPTIONS, *_FIRST_LAYER, *_VARIATION, "algorithm", "base"}
+
+    def __init__(self: Any, *args: Any, **given: Any) -> None:
+        if len(args) > len(names):
+            raise UserError(f"Phase takes {len(names)} fields: {', '.join(names)}")
+        for name in given:
+            if name not in allowed:
+                raise unknown("field of a phase", name, allowed)
+        validate(self, **_grouped({**dict(zip(names, args, strict=False)), **given}))
+
+    made.__init__ = __init__
+    return cls
+
+
+@_short_form
+@spec
 class Phase:
     """One stretch of training with fixed hyper-parameters.
+
+    `Phase("sam", lr=0.01, rho=0.05, batch_size=1, epochs=100)` is short for
+    `Phase(SAM(rho=0.05), lr=0.01, …)`: options of the optimizer and of the groups may be given to
+    the phase by name, here and in `dataclasses.replace`.
 
     With g(θ) the gradient of the batch's mean loss, one step is
 
@@ -33,113 +140,176 @@ class Phase:
         sam:               θ ← θ − lr (g(θ + rho g(θ)/‖g(θ)‖) + weight_decay θ)
         usam:              θ ← θ − lr (g(θ + rho g(θ)) + weight_decay θ)
 
-    A zero gradient means no ascent. Weight decay acts on every parameter and takes no part in the
-    ascent. With `momentum` μ, a velocity v ← μ v + (gradient + weight_decay θ), zero at the start
-    of the phase, takes the place of the bracket. `bias_lr` and `bias_weight_decay`, where given,
-    take the places of lr and weight_decay in the step of the first layer's bias, which takes part
-    in the ascent as before. Batches follow `order`, cut in every epoch; the last may be smaller.
+    and the steps of the other optimizers are in `flatlab.optim`. A zero gradient means no ascent.
+    Weight decay acts on every parameter and takes no part in the ascent. Momentum starts at zero in
+    every phase. Batches follow `order`, cut in every epoch; the last may be smaller.
 
     Attributes:
-        algorithm: One of `ALGORITHMS`.
+        optimizer: Which algorithm takes the steps, with its options.
         lr: Learning rate.
-        epochs: Number of passes over the training set.
-        rho: Ascent radius, for "sam" and "usam" only.
+        epochs: Number of passes over the training set; with `until`, the most.
         batch_size: Examples a step; None is the full batch.
-        weight_decay: Coefficient λ of λθ in the gradient, i.e. (λ/2)‖θ‖² in the loss.
-        noise: Amplitude of the label noise, for "label_noise" only.
-        max_first_layer_norm: After each step the first layer (weights and bias together) is
-            projected to the Frobenius ball of this radius; None leaves it free.
         order: None is a fresh permutation of the examples in every epoch; "fixed" is the first
             epoch's over and over; "replacement" draws every example anew.
-        bias_lr: Learning rate of the first layer's bias; None is lr, 0 leaves the bias as it is.
-        bias_weight_decay: Weight decay of the first layer's bias; None is weight_decay.
-        input_noise: Standard deviation of the Gaussian noise on every input, fresh for each example
-            and step and the same in both gradients of a step; None is no noise.
-        momentum: μ, as in torch.optim.SGD; None is none.
-        second_batch: For "sam" and "usam": None takes both gradients of a step on one batch;
-            "other" takes the second on a batch from an order of its own.
-        norm_rule: How max_first_layer_norm is meant, if not as said there: "each" holds weights and
-            bias each to a ball of this radius; "held" rescales to this norm what is below it too.
-        statistics: "constant" takes gradients as if BatchNorm's statistics were no functions of the
-            weights; None takes them through.
-        gamma: "unperturbed" leaves γ out of the ascent, "fixed" out of the whole step; None treats
-            it as every parameter.
+        until: Training accuracy or loss to stop at; None trains all epochs.
+        first_layer: What is done to the first layer alone; None is nothing.
+        variation: Changes of the step; None is none.
     """
 
-    algorithm: Algorithm
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            optimizer: Any = None,
+            lr: float = ...,
+            epochs: int = ...,
+            batch_size: int | None = None,
+            **options: Any,
+        ) -> None: ...
+
+    optimizer: Optimizer
     lr: Annotated[float, Field(gt=0, le=3e38)]
     epochs: Annotated[int, Field(gt=0, le=10**12)]
-    rho: Annotated[float, Field(ge=0, le=3e38)] = 0.0
     batch_size: Annotated[int, Field(gt=0)] | None = None
-    weight_decay: Annotated[float, Field(ge=0, le=3e38)] = 0.0
-    noise: Annotated[float, Field(ge=0, le=3e38)] = 0.0
-    max_first_layer_norm: Annotated[float, Field(ge=1e-15, le=1e15)] | None = None
-    # What is None stands in no stored configuration, so that these leave the digests as they were.
     order: Order | None = None
-    bias_lr: Annotated[float, Field(ge=0, le=3e38)] | None = None
-    bias_weight_decay: Annotated[float, Field(ge=0, le=3e38)] | None = None
-    input_noise: Annotated[float, Field(gt=0, le=1e15)] | None = None
-    momentum: Annotated[float, Field(gt=0, lt=1)] | None = None
-    second_batch: Literal["other"] | None = None
-    norm_rule: NormRule | None = None
-    statistics: Literal["constant"] | None = None
-    gamma: GammaRule | None = None
+    until: Until | None = None
+    first_layer: FirstLayer | None = None
+    variation: Variation | None = None
 
     def __post_init__(self) -> None:
-        if self.rho and self.algorithm not in ("sam", "usam"):
-            raise UserError(
-                f"rho is the ascent radius of 'sam' and 'usam'; {self.algorithm!r} has none: "
-                f"drop rho={self.rho:g} or change the algorithm"
-            )
         ascends = self.algorithm in ("sam", "usam")
         for name, value in (("second_batch", self.second_batch), ("gamma", self.gamma)):
             if value in ("other", "unperturbed") and not ascends:
                 raise UserError(
                     f"{name}={value!r} is for the two gradients of 'sam' and 'usam'; "
-                    f"{self.algorithm!r} has one: drop it or change the algorithm"
+                    f"{self.algorithm!r} has one: drop it or change the optimizer"
                 )
         if self.second_batch is not None and self.batch_size is None:
             raise UserError(
                 f"second_batch={self.second_batch!r} is another part of the examples, and the full "
                 "batch is all of them: give a batch_size or drop it"
             )
-        if self.second_batch is not None and self.input_noise is not None:
-            raise UserError(
-                "input_noise is the same in both gradients of a step, and "
-                f"second_batch={self.second_batch!r} takes them on two batches: drop one"
-            )
-        if self.norm_rule is not None and self.max_first_layer_norm is None:
-            raise UserError(
-                f"norm_rule={self.norm_rule!r} says how max_first_layer_norm is meant: give it too"
-            )
-        if self.noise and self.algorithm != "label_noise":
-            raise UserError(
-                f"noise belongs to 'label_noise', got noise={self.noise:g} with {self.algorithm!r}"
-            )
-        if self.lr * self.weight_decay > 1 - 1e-6:  # float32 would round 1 − lr·weight_decay to 0
-            raise UserError(
-                "lr * weight_decay must be <= 1 - 1e-6 (each step multiplies θ by 1 − "
-                f"lr·weight_decay), got {self.lr:g} * {self.weight_decay:g}"
-            )
-        lr, weight_decay = self.of_bias
-        if lr * weight_decay > 1 - 1e-6:
-            raise UserError(
-                "the bias's lr * weight_decay must be <= 1 - 1e-6 (each step multiplies it by 1 − "
-                f"lr·weight_decay), got {lr:g} * {weight_decay:g}"
-            )
+        both = [("", self.lr, self.weight_decay), ("the bias's ", *self.of_bias)]
+        for whose, lr, decay in both:
+            if lr * decay > 1 - 1e-6:  # float32 would round 1 − lr·weight_decay to 0
+                raise UserError(
+                    f"{whose}lr * weight_decay must be <= 1 - 1e-6 (each step multiplies θ by 1 − "
+                    f"lr·weight_decay), got {lr:g} * {decay:g}"
+                )
+
+    @property
+    def algorithm(self) -> str:
+        """Name of the optimizer."""
+        return self.optimizer.name
+
+    @property
+    def rho(self) -> float:
+        """Ascent radius; 0 for optimizers without an ascent."""
+        return getattr(self.optimizer, "rho", 0.0)
+
+    @property
+    def noise(self) -> float:
+        """Amplitude of the label noise."""
+        return self.optimizer.noise if isinstance(self.optimizer, LabelNoise) else 0.0
+
+    @property
+    def weight_decay(self) -> float:
+        """Coefficient λ of λθ in the gradient, i.e. (λ/2)‖θ‖² in the loss."""
+        return base_of(self.optimizer).weight_decay
+
+    @property
+    def momentum(self) -> float | None:
+        """Momentum of SGD; None is none."""
+        return base_of(self.optimizer).momentum or None
+
+    @property
+    def max_first_layer_norm(self) -> float | None:
+        """Largest norm of the first layer."""
+        return self.first_layer.max_norm if self.first_layer else None
+
+    @property
+    def norm_rule(self) -> str | None:
+        """How max_first_layer_norm is meant."""
+        return self.first_layer.norm_rule if self.first_layer else None
 
     @property
     def bias_apart(self) -> bool:
         """Whether the first layer's bias has a learning rate or a weight decay of its own."""
-        return self.bias_lr is not None or self.bias_weight_decay is not None
+        part = self.first_layer or FirstLayer()
+        return part.bias_lr is not None or part.bias_weight_decay is not None
 
     @property
     def of_bias(self) -> tuple[float, float]:
         """Learning rate and weight decay of the first layer's bias."""
+        part = self.first_layer or FirstLayer()
         return (
-            self.lr if self.bias_lr is None else self.bias_lr,
-            self.weight_decay if self.bias_weight_decay is None else self.bias_weight_decay,
+            self.lr if part.bias_lr is None else part.bias_lr,
+            self.weight_decay if part.bias_weight_decay is None else part.bias_weight_decay,
         )
+
+    @property
+    def input_noise(self) -> float | None:
+        """Standard deviation of the noise on inputs."""
+        return self.variation.input_noise if self.variation else None
+
+    @property
+    def second_batch(self) -> str | None:
+        """Where the second gradient of a step is taken."""
+        return self.variation.second_batch if self.variation else None
+
+    @property
+    def statistics(self) -> str | None:
+        """Whether gradients flow through BatchNorm's statistics."""
+        return self.variation.statistics if self.variation else None
+
+    @property
+    def gamma(self) -> str | None:
+        """Whether γ takes part in the step."""
+        return self.variation.gamma if self.variation else None
+
+    def changed(self, **options: Any) -> Phase:
+        """Return the phase with other values of its fields, or of options by their names.
+
+        >>> Phase("sam", lr=0.1, rho=0.5, epochs=1).changed(rho=0.1, epochs=2).rho
+        0.1
+        """
+        return dataclasses.replace(self, **options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values; fields at their defaults are left out."""
+        return {"optimizer": plain(self.optimizer), **to_dict(self, leave="optimizer")}
+
+
+def _grouped(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Put options that a phase was given by name into its optimizer and its groups."""
+    fields = dict(given)
+    named = fields.pop("algorithm", None)
+    optimizer = fields.get("optimizer", named)
+    options = {name: fields.pop(name) for name in list(fields) if name in OPTIONS | {"base"}}
+    if optimizer is None:
+        raise UserError("Phase needs optimizer")
+    if named is not None and optimizer is not named:  # another algorithm, options kept
+        kept = {k: v for k, v in plain(optimizer_of(optimizer, {})).items() if k != "name"}
+        base = kept.pop("base", {})
+        kept |= {k: v for k, v in base.items() if k != "name"}
+        options = {**kept, **options}
+        optimizer = named
+    fields["optimizer"] = optimizer_of(optimizer, options)
+    for group, names, cls in (
+        ("first_layer", _FIRST_LAYER, FirstLayer),
+        ("variation", _VARIATION, Variation),
+    ):
+        changes = {names[name]: fields.pop(name) for name in names if name in fields}
+        now = fields.get(group)
+        if isinstance(now, Mapping):
+            now = from_dict(cls, now)
+        if changes and (now is not None or any(v is not None for v in changes.values())):
+            before: Any = now or cls()
+            now = dataclasses.replace(before, **changes)
+        fields[group] = None if now == cls() else now
+    if isinstance(fields.get("until"), Mapping):
+        fields["until"] = from_dict(Until, fields["until"])
+    return fields
 
 
 @spec

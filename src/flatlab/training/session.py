@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,21 +11,31 @@ from pathlib import Path
 from typing import Any, Protocol, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ..data import Dataset
 from ..data.catalogue import make
-from ..engine import evaluate, predict
 from ..errors import StoreError, UserError, unknown
 from ..files.store import RunStore
 from ..losses import Loss, as_loss
-from ..models import Architecture, Params, build
-from .config import Dtype, RunConfig
+from ..models import Architecture, Params
+from .beginning import check_data, initial_state, seconds_between_checkpoints
+from .config import Dtype, RunConfig, config_digest, tracked, upgraded
+from .following import Following
 from .interrupts import interrupts
-from .run import Columns, Run, load_run, phase_ends, read_result, split, start_of, start_table
-from .schedule import LogGrid, Phase
-from .trainers import Backend, choose, trainer_of
+from .rows import row_of
+from .run import (
+    OVER,
+    Columns,
+    Run,
+    arrays_of,
+    load_run,
+    phases_over,
+    read_result,
+    start_table,
+)  # fmt: skip
+from .schedule import LogGrid, Phase, Until
+from .trainers import Backend, State, choose, finite, labelled, part, trainer_of
 
 CHUNK_SECONDS = 0.25  # progress, checkpoints and Ctrl-C are looked at this often
 CHECKPOINT_SECONDS = 3.0  # unless FLATLAB_CHECKPOINT_SECONDS says otherwise
@@ -57,11 +66,14 @@ def train(
     report: Report | None = None,
     track: Track | None = None,
     start: str | Path | None = None,
+    measures: Any = (),
+    device: str = "cpu",
+    threads: int | None = None,
 ) -> Run:
     """Train a network and return the run.
 
     Args:
-        arch: `TwoLayer` or `Deep`.
+        arch: A spec of `flatlab.models`.
         data: The data set.
         schedule: Phases, in order.
         loss: A `Loss` or its name.
@@ -75,6 +87,9 @@ def train(
         track: A `Tracker`: measures at those log points whose epoch is a multiple of its `every`,
             as far as this call trains; the tracker keeps what it read.
         start: Directory of a run whose final parameters to begin with, instead of drawn ones.
+        measures: What to measure at every log point and keep in the history: names, or `Tracked`.
+        device: "cpu" or "cuda", for torch.
+        threads: Threads for torch and BLAS; None is one. Results may differ in their last bits.
     """
     config = RunConfig(
         arch=arch,
@@ -85,10 +100,12 @@ def train(
         dtype=dtype,
         log=log or LogGrid(),
         start=None if start is None else start_table(start),
+        measures=tracked(measures),
     )
     return run_config(
-        config, data=data, out=out, fresh=fresh, backend=backend, report=report, track=track
-    )
+        config, data=data, out=out, fresh=fresh, backend=backend, report=report, track=track,
+        device=device, threads=threads,
+    )  # fmt: skip
 
 
 def run_config(
@@ -101,6 +118,8 @@ def run_config(
     report: Report | None = None,
     track: Track | None = None,
     start: Params | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
 ) -> Run:
     """Train what a configuration says; see `train`.
 
@@ -115,46 +134,34 @@ def run_config(
                 f"batch_size must be <= n = {data.n}, got {phase.batch_size}: "
                 f"leave it out for the full batch"
             )
-    config.check_size(data.d)
-    if config.loss.name == "logistic" and np.abs(data.y_train).max() > 1:
-        raise UserError(
-            f"the logistic loss takes labels between -1 and 1, got {np.abs(data.y_train).max():g}: "
-            "use mse, or labels -1 and 1"
-        )
-    largest = max(float(np.abs(part).max()) for part in (data.x_train, data.x_test) if part.size)
-    if config.dtype == "float32" and largest > 1e15:
-        raise UserError(
-            f"inputs reach {largest:g}, whose squares float32 does not hold: rescale them, or use "
-            "dtype 'float64'"
-        )
-    patience = _checkpoint_seconds()
+    config.check_size(data.shape, data.outputs)
+    check_data(config, data)
+    kind, _ = choose(backend, config)
+    if kind == "torch" or device != "cpu":
+        from .torch_trainer import require_device
+
+        require_device(device)
+    patience = seconds_between_checkpoints(CHECKPOINT_SECONDS)
+    if threads is not None and (isinstance(threads, bool) or threads < 1):
+        raise UserError(f"threads must be >= 1, got {threads!r}")
     with contextlib.ExitStack() as stack:
         interrupted = stack.enter_context(interrupts())
-        stack.enter_context(threadpool_limits(1))
-        begin, store = _start(config, data, start), None
+        stack.enter_context(threadpool_limits(threads or 1))
+        begin, store = initial_state(config, data, start), None
         if out is not None:
-            store = RunStore.open(out, config.to_dict(), fresh=fresh)
+            store = RunStore.open(
+                out, config.to_dict(), fresh=fresh, digest_of=config_digest, upgrade=upgraded
+            )
             stack.enter_context(store.lock())
             result = read_result(store)
-            if result and result["status"] in ("done", "diverged"):
+            if result and result["status"] in OVER:
                 with contextlib.suppress(StoreError):  # a damaged end is trained again
                     if store.load_history() is not None:
                         return dataclasses.replace(load_run(out), data=data)
-        session = _Session(config, data, store, begin, backend, patience)
+        session = _Session(config, data, store, begin, backend, patience, device)
         session.report = report or session.report
         session.track = track
         return session.run(interrupted)
-
-
-def on_test_set(run: Run, data: Dataset) -> dict[str, float]:
-    """Return what the history would hold of a run's final parameters with other test points."""
-    return _measure(run.config, run.params, data)
-
-
-def outputs_on_test_set(run: Run) -> NDArray[np.floating[Any]]:
-    """Return the outputs of a run's final network on its test set."""
-    data = run.dataset()
-    return predict(run.config.arch, run.params, data.x_train, data.x_test)
 
 
 def run_job(payload: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -167,49 +174,6 @@ def run_job(payload: dict[str, Any], report: Report) -> dict[str, Any]:
     return {**run.result(), "path": str(payload["out"])}
 
 
-def _checkpoint_seconds() -> float:
-    """Return the time between two checkpoints, shorter or longer as the disk may want it."""
-    text = os.environ.get("FLATLAB_CHECKPOINT_SECONDS", str(CHECKPOINT_SECONDS))
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise UserError(f"FLATLAB_CHECKPOINT_SECONDS must be a number >= 0, got {text!r}")
-    return seconds
-
-
-def _start(config: RunConfig, data: Dataset, given: Params | None) -> Params:
-    """Draw, read or take the initial weights; a loss not finite there is the caller's mistake."""
-    drawn = given
-    if config.start is not None and "run" in config.start:
-        drawn = start_of(config.start)
-    elif drawn is None and config.start is not None:
-        raise UserError(
-            f"a run that starts from {dict(config.start)} is made by `flatlab construct` or "
-            "`flatlab flattest`; to train on from it, start from its directory"
-        )
-    elif drawn is None:
-        drawn = config.arch.initial(data.d, config.seed)
-    expected = config.arch.shapes(data.d)
-    if {name: np.shape(value) for name, value in drawn.items()} != expected:
-        raise UserError(
-            f"the start does not fit the architecture on {data.d} inputs: expected {expected}, got "
-            f"{ {name: np.shape(value) for name, value in drawn.items()} }"
-        )
-    with np.errstate(over="ignore"):
-        params: Params = {name: value.astype(config.dtype) for name, value in drawn.items()}
-    row = _measure(config, params, data)
-    if not np.isfinite(list(row.values())).all():
-        raise UserError(f"the loss is not finite at the initial weights: {row}")
-    return params
-
-
-def _measure(config: RunConfig, params: Params, data: Dataset) -> dict[str, float]:
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # the caller looks
-        return evaluate(config.arch, params, config.loss, data)
-
-
 class _Session:
     """One sitting of a run: from its start, or its last checkpoint, to its end or an interrupt."""
 
@@ -218,9 +182,10 @@ class _Session:
         config: RunConfig,
         data: Dataset,
         store: RunStore | None,
-        params: Params,
+        state: State,
         backend: Backend,
         patience: float,
+        device: str,
     ):
         self.config, self.data, self.store = config, data, store
         self.report: Report = lambda info: None
@@ -229,22 +194,25 @@ class _Session:
         self.rows: list[dict[str, float]] = []
         self.ends: list[Params] = []
         self.phase, self.unit, self.before = 0, 0, 0.0
-        velocity: Params = {}
+        self.starts = [(0, 0)]  # epochs and steps before each phase so far
         checkpoint = store.load_checkpoint() if store else None
         if checkpoint:
-            columns, params, velocity = split(checkpoint)
+            columns = arrays_of(checkpoint, "history/")
             self.rows = [
                 dict(zip(columns, values, strict=True))
                 for values in zip(*(c.tolist() for c in columns.values()), strict=True)
             ]
+            state = {k: v for k, v in checkpoint.tensors.items() if not k.startswith("history/")}
             self.notes += checkpoint.warnings
             self.phase, self.unit = checkpoint.meta["phase"], checkpoint.meta["unit"]
             self.before = checkpoint.meta["seconds"]
-            self.ends = list(phase_ends(checkpoint))
+            self.starts = [tuple(pair) for pair in checkpoint.meta["starts"]]
+            over = range(phases_over(checkpoint))
+            self.ends = [arrays_of(checkpoint, f"ends/{k}/") for k in over]
         self.kind, note = choose(backend, config)
         self.notes += note
-        self.trainer = trainer_of(self.kind, config, params, data)
-        self.trainer.load(params, velocity)
+        self.trainer = trainer_of(self.kind, config, state, data, device)
+        self.following = Following(config, data, state)
         begun = checkpoint.meta.get("trainer", self.kind) if checkpoint else self.kind
         if begun != self.kind:  # a unit of one is not a unit of the other
             raise UserError(
@@ -253,89 +221,113 @@ class _Session:
             )
         self.started = self.saved = time.monotonic()
 
-    def run(self, interrupted: threading.Event) -> Run:
-        """Advance to the end, an interrupt or divergence."""
-        schedule = self.config.schedule
-        starts = np.cumsum([0, *(phase.epochs for phase in schedule)]).tolist()
-        logged = self.config.log.epochs(schedule)
-        self._log(starts[self.phase], 0, logged)
-        while self.phase < len(schedule):
-            if not self._advance_phase(schedule[self.phase], starts, logged, interrupted):
-                return self._end("interrupted")
-            if self.diverged_at is not None:
-                return self._end("diverged")
-            self.phase, self.unit = self.phase + 1, 0
-            if self.phase < len(schedule):
-                self.ends.append(self.trainer.params())
-        return self._end("done")
-
     diverged_at: int | None = None
     track: Track | None = None
 
-    def _advance_phase(
-        self,
-        phase: Phase,
-        starts: list[int],
-        logged: list[int],
-        interrupted: threading.Event,
-    ) -> bool:
-        """Run a phase from `self.unit`; return False if interrupted before its end."""
-        epoch0, per_epoch = starts[self.phase], self.trainer.units_per_epoch(phase)
-        end, chunk = phase.epochs * per_epoch, 1
-        stops = [(e - epoch0) * per_epoch for e in logged if epoch0 < e <= epoch0 + phase.epochs]
-        while self.unit < end and self.diverged_at is None:
+    def run(self, interrupted: threading.Event) -> Run:
+        """Advance to the end, an interrupt, a missed target or divergence."""
+        schedule, status = self.config.schedule, "done"
+        logged = set(self.config.log.epochs(schedule))
+        if not self.rows:
+            self._log(0, 0)
+        while self.phase < len(schedule):
+            phase = schedule[self.phase]
+            ended = self._advance_phase(phase, logged, interrupted)
+            if ended in ("interrupted", "diverged", "missed"):
+                return self._end(ended)
+            status = ended
+            epochs, steps = self._now(phase)
+            self.phase, self.unit = self.phase + 1, 0
+            self.starts.append((epochs, steps))
+            if self.phase < len(schedule):
+                self.ends.append(self.trainer.params())
+        return self._end(status)
+
+    def _advance_phase(self, phase: Phase, logged: set[int], interrupted: threading.Event) -> str:
+        """Run a phase from `self.unit`; return how it ended.
+
+        "done" is its last epoch without a target; "reached" and "missed" are of a target.
+        """
+        epoch0, per_epoch = self.starts[self.phase][0], self.trainer.units_per_epoch(phase)
+        end, chunk, until = phase.epochs * per_epoch, 1, phase.until
+        stops = self._stops(phase, epoch0, logged)
+        while self.unit < end:
             if interrupted.is_set():
-                return False
-            stop = min(self.unit + chunk, next(s for s in stops if s > self.unit))
-            before, clock = self._state(), time.monotonic()
+                return "interrupted"
+            look = next(epoch for epoch in stops if epoch * per_epoch > self.unit)
+            stop = min(self.unit + chunk, look * per_epoch)
+            before, clock = self.trainer.state(), time.monotonic()
             failed = self.trainer.advance(phase, self.unit, stop, epoch0)
-            if failed >= 0 or not self._finite():
+            if failed >= 0 or not finite(self.trainer.state()):
                 self._rewind(phase, before, epoch0)
                 self.diverged_at = epoch0 + self.unit // per_epoch
-                return True
+                return "diverged"
             elapsed = max(time.monotonic() - clock, 1e-6)
             chunk = max(1, min(int((stop - self.unit) * CHUNK_SECONDS / elapsed), 2 * chunk))
             self.unit = stop
-            self._log(epoch0, per_epoch, logged)
+            epoch, inside = divmod(self.unit, per_epoch)
+            reached = until is not None and inside == 0 and self._reached(until, epoch, phase)
+            if inside == 0 and (reached or epoch0 + epoch in logged or epoch == phase.epochs):
+                self._log(epoch0 + epoch, self._now(phase)[1])
+                if self.diverged_at is not None:
+                    return "diverged"
             self._tell(epoch0 + self.unit / per_epoch)
+            if reached:
+                return "reached"
             if time.monotonic() - self.saved > self.patience:
                 self._save()
-        return True
+        return "done" if until is None else "missed"
 
-    def _finite(self) -> bool:
-        return all(np.isfinite(p).all() for p in self.trainer.params().values())
+    def _stops(self, phase: Phase, epoch0: int, logged: set[int]) -> list[int]:
+        """Return the epochs of a phase at which to look, in order, its last among them."""
+        looks = {phase.epochs, *(e - epoch0 for e in logged if 0 < e - epoch0 <= phase.epochs)}
+        if phase.until is not None:
+            looks |= set(range(phase.until.every, phase.epochs, phase.until.every))
+        return sorted(looks)
 
-    def _state(self) -> tuple[Params, Params]:
-        return self.trainer.params(), self.trainer.velocity()
+    def _reached(self, until: Until, epoch: int, phase: Phase) -> bool:
+        """Return whether a phase is at its target after this epoch."""
+        if epoch % until.every and epoch != phase.epochs:
+            return False
+        row = row_of(self.config, self.trainer, self.data)
+        if until.accuracy is not None and "train_error" not in row:
+            raise UserError(
+                "until accuracy needs labels that are classes or ±1, and these are other numbers: "
+                "give a training loss instead"
+            )
+        return until.reached(row)
 
-    def _rewind(self, phase: Phase, before: tuple[Params, Params], epoch0: int) -> None:
+    def _now(self, phase: Phase) -> tuple[int, int]:
+        """Return the epochs and the steps that are done, at the end of an epoch of a phase."""
+        epochs, steps = self.starts[self.phase]
+        done = self.unit // self.trainer.units_per_epoch(phase)
+        return epochs + done, steps + done * -(-self.data.n // (phase.batch_size or self.data.n))
+
+    def _rewind(self, phase: Phase, before: State, epoch0: int) -> None:
         """Replay a diverged chunk to its last finite state, the same whatever the chunks were.
 
         An update may overflow one unit or more before an output does, so every unit is looked at.
         """
-        self.trainer.load(*before)
-        while self.trainer.advance(phase, self.unit, self.unit + 1, epoch0) < 0 and self._finite():
-            before = self._state()
+        self.trainer.load(before)
+        while self.trainer.advance(phase, self.unit, self.unit + 1, epoch0) < 0 and finite(
+            self.trainer.state()
+        ):
+            before = self.trainer.state()
             self.unit += 1
-        self.trainer.load(*before)
+        self.trainer.load(before)
 
-    def _log(self, epoch0: int, per_epoch: int, logged: list[int]) -> None:
-        """Measure if the state is at the end of an epoch to log that has not been logged."""
-        epoch, inside = divmod(self.unit, per_epoch) if per_epoch else (0, self.unit)
-        done = self.rows[-1]["epoch"] if self.rows else -1
-        if inside == 0 and epoch0 + epoch > done and epoch0 + epoch in logged:
-            row = _measure(self.config, self.trainer.params(), self.data)
-            if not np.isfinite(list(row.values())).all():
-                self.diverged_at = epoch0 + epoch
-                return
-            self.rows.append({"epoch": epoch0 + epoch, **row})
-            self._follow(epoch0 + epoch)
-
-    def _follow(self, epoch: int) -> None:
-        """Let the tracker measure the network as it is."""
+    def _log(self, epoch: int, step: int) -> None:
+        """Add a row to the history, unless its epoch has one; one that is not finite diverged."""
+        if self.rows and self.rows[-1]["epoch"] >= epoch:
+            return
+        row = row_of(self.config, self.trainer, self.data)
+        if not np.isfinite(list(row.values())).all():
+            self.diverged_at = epoch
+            return
+        row |= self.following.read(self.trainer.module()) if self.config.measures else {}
+        self.rows.append({"epoch": epoch, "step": step, **row})
         if self.track is not None and epoch % self.track.every == 0:
-            net = build(self.config.arch, self.trainer.params(), self.data.x_train)
-            self.track.take(net, epoch, self.config.loss, self.data)
+            self.track.take(self.trainer.module(), epoch, self.config.loss, self.data)
 
     def _tell(self, epoch: float) -> None:
         last = {name: value for name, value in self.rows[-1].items() if name != "epoch"}
@@ -346,34 +338,42 @@ class _Session:
 
     def _columns(self) -> Columns:
         columns = {name: np.array([row[name] for row in self.rows]) for name in self.rows[0]}
-        columns["epoch"] = columns["epoch"].astype(np.int64)
+        for name in ("epoch", "step"):
+            if name in columns:  # runs of the first format have no steps
+                columns[name] = columns[name].astype(np.int64)
         return columns
 
     def _save(self) -> None:
         if self.store:
-            tensors = {f"history/{name}": column for name, column in self._columns().items()}
-            tensors |= {f"params/{name}": value for name, value in self.trainer.params().items()}
-            velocity = self.trainer.velocity()
-            tensors |= {f"velocity/{name}": value for name, value in velocity.items()}
+            tensors = labelled("history", self._columns())
+            tensors |= self.trainer.state() | self.following.state()
             for k, params in enumerate(self.ends):
-                tensors |= {f"ends/{k}/{name}": value for name, value in params.items()}
+                tensors |= labelled(f"ends/{k}", params)
             meta: dict[str, Any] = {"phase": self.phase, "unit": self.unit, "trainer": self.kind}
-            meta |= {"seconds": self._seconds(), "order": list(tensors)}
+            meta |= {"seconds": self._seconds(), "order": list(tensors), "starts": self.starts}
             self.store.save_checkpoint(tensors, meta)
         self.saved = time.monotonic()
 
     def _end(self, status: str) -> Run:
+        schedule = self.config.schedule
         if status == "diverged":
             self.notes.append(
                 f"the loss stopped being finite in epoch {self.diverged_at}: "
-                f"try a smaller lr{' or rho' if self.config.schedule[self.phase].rho else ''}; "
+                f"try a smaller lr{' or rho' if schedule[self.phase].rho else ''}; "
                 "history and parameters are the last finite ones"
             )
+        if status == "missed":
+            missed = schedule[self.phase]
+            self.notes.append(
+                f"missed its target, {missed.until}, in the {missed.epochs} epochs of phase "
+                f"{self.phase + 1}"
+            )
         self._save()
+        state = self.trainer.state()
         run = Run(
             config=self.config,
             columns=self._columns(),
-            params=self.trainer.params(),
+            params=part(state, "params"),
             status=status,
             seconds=self._seconds(),
             notes=tuple(self.notes),
@@ -381,6 +381,7 @@ class _Session:
             path=self.store.path if self.store else None,
             data=self.data,
             ends=tuple(self.ends),
+            buffers=part(state, "buffers"),
         )
         if self.store:
             self.store.save_history(run.columns)

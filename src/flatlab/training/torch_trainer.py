@@ -1,24 +1,34 @@
-"""The torch trainer: the same updates through autograd. Slow, general, and the meaning.
+"""The torch trainer: any network, through autograd. For the engine's networks it is the meaning.
 
-It has the interface of `engine.CompiledTrainer`, visits examples in the same order and draws the
-same noise, so the two can be compared step by step.
+It visits examples in the engine's order and draws the same noise, so that the two can be compared
+step by step. Dropout masks and label noise are keyed by (seed, step): nothing has generator state
+to save, and the global generator is left as it was.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from ..data import Dataset
 from ..engine.compiled import USES
 from ..engine.philox import OTHERS, key_words, normals, signs, visits, with_order
+from ..errors import UserError, described
 from ..losses import Loss
-from ..models import Architecture, Params, build
-from ..optim import SAM
-from ..randomness import key
+from ..models import Architecture, Params
+from ..optim import MSAM, LabelNoiseSGD, WrappedOptimizer
+from ..randomness import key, torch_seed
+from .optimizers import LabelNoise, make
 from .schedule import Phase
+from .trainers import State, labelled, part
+
+ROWS = 1000  # examples evaluated at a time
+STRIDE = 2**32  # more steps than an epoch has: (epoch, step) as one number
 
 
 class TorchTrainer:
@@ -27,32 +37,70 @@ class TorchTrainer:
     def __init__(
         self,
         arch: Architecture,
-        params: Params,
         loss: Loss,
         data: Dataset,
         seed: int,
         dtype: str,
+        device: str = "cpu",
     ):
-        self.arch, self.loss, self.dtype = arch, loss, np.dtype(dtype)
-        self.x_train = data.x_train
-        self.x = torch.tensor(data.x_train.astype(dtype))
-        self.y = torch.tensor(data.y_train.astype(dtype))
+        self.loss, self.data, self.seed, self.dtype = loss, data, seed, np.dtype(dtype)
+        self.device = require_device(device)
+        net: Any = arch.module(data, seed)
+        self.net = net.to(self.device, getattr(torch, dtype))
+        self.images = len(data.shape) == 3
+        if self.images:  # convolutions of small networks are faster on pixels that lie together
+            self.net.to(memory_format=torch.channels_last)
+        self.x, self.y = self._tensors(data.x_train, data.y_train)
         self.keys = np.stack([key_words(key(seed, use)) for use in USES])
-        self.load(params)
+        self.optimizer: torch.optim.Optimizer | None = None
+        self.pending: State = {}  # the optimizer's state, until the phase is known
 
-    def load(self, params: Params, velocity: Params | None = None) -> None:
-        """Set the weights, and the velocity of a phase with momentum."""
-        cast: Params = {name: value.astype(self.dtype) for name, value in params.items()}
-        self.net: Any = build(self.arch, cast, self.x_train)
-        self.buffers = {k: torch.tensor(v) for k, v in (velocity or {}).items()}
+    def _tensors(self, x: np.ndarray, y: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Return inputs and labels on the device; images with their channels last, as stored."""
+        inputs = torch.tensor(x if x.dtype == np.uint8 else x.astype(self.dtype, copy=False))
+        if self.images:
+            inputs = inputs.permute(0, 2, 3, 1).contiguous()
+        integer = self.data.classes is not None
+        labels = torch.from_numpy(y.astype(np.int64 if integer else self.dtype))
+        return inputs.to(self.device), labels.to(self.device)
+
+    @functools.cached_property
+    def test(self) -> tuple[Tensor, Tensor]:
+        """Inputs and labels of the test set."""
+        return self._tensors(self.data.x_test, self.data.y_test)
+
+    def _batch(self, inputs: Tensor, rows: Tensor | slice) -> Tensor:
+        x = inputs[rows]
+        x = x.permute(0, 3, 1, 2) if self.images else x
+        return x if x.is_floating_point() else x.to(getattr(torch, self.dtype.name))
+
+    def load(self, state: State) -> None:
+        """Set parameters and buffers; the optimizer's state waits for its phase."""
+        given = {**part(state, "params"), **part(state, "buffers")}
+        tensors = {name: torch.from_numpy(np.array(value)) for name, value in given.items()}
+        self.net.load_state_dict(tensors)
+        self.optimizer = None
+        self.pending = {k: v for k, v in state.items() if k.startswith("optimizer/")}
+
+    def state(self) -> State:
+        """Return a copy of parameters, buffers and the optimizer's state."""
+        own = {name for name, _ in self.net.named_parameters()}
+        found: State = {}
+        for name, value in self.net.state_dict().items():
+            where = "params" if name in own else "buffers"
+            found[f"{where}/{name}"] = _array(value)
+        if self.optimizer is None:
+            return found | self.pending
+        return found | labelled("optimizer", self._optimizer_state())
+
+    def module(self) -> nn.Module:
+        """Return the network itself."""
+        net: nn.Module = self.net
+        return net
 
     def params(self) -> Params:
-        """Return a copy of the weights by name."""
-        return {name: p.detach().numpy().copy() for name, p in self.net.named_parameters()}
-
-    def velocity(self) -> Params:
-        """Return a copy of the velocity by name, nothing without momentum."""
-        return {name: value.numpy().copy() for name, value in self.buffers.items()}
+        """Return a copy of the parameters by name."""
+        return part(self.state(), "params")
 
     def units_per_epoch(self, phase: Phase) -> int:
         """Return the number of steps in one epoch of a phase."""
@@ -60,89 +108,132 @@ class TorchTrainer:
 
     def advance(self, phase: Phase, first: int, last: int, epoch0: int) -> int:
         """Run steps first..last−1 of a phase; return the step that diverged, or −1."""
+        if first == 0:
+            self.optimizer, self.pending = None, {}
+        if self.optimizer is None:
+            self.optimizer = self._made(phase)
+        self.net.train()
+        with torch.random.fork_rng(devices=[]):
+            return self._steps(phase, first, last, epoch0)
+
+    def _steps(self, phase: Phase, first: int, last: int, epoch0: int) -> int:
         n = len(self.y)
         size, steps = phase.batch_size or n, self.units_per_epoch(phase)
-        order, noise, shifts = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(self.x.shape)
-        others = np.empty(n, np.int64)
-        if first == 0:
-            self.buffers = {}
-        optimizer = self._optimizer(phase)
-        keys, drawn = with_order(self.keys, phase.order), -1
+        order, others = np.empty(n, np.int64), np.empty(n, np.int64)
+        noise = np.empty(n, np.int64)
+        shifts = np.empty((n, *self.data.shape)) if phase.input_noise is not None else None
+        keys, drawn, dice = with_order(self.keys, phase.order), -1, torch.default_generator
         for step in range(first, last):
             epoch = step // steps
             if epoch != drawn:
                 visits(keys, epoch0 + epoch, order)
-                visits(keys[OTHERS:], epoch0 + epoch, others)
-                signs(keys[1], epoch0 + epoch, noise)
-                if phase.input_noise is not None:
-                    normals(keys[2], epoch0 + epoch, shifts)
+                if phase.second_batch is not None:
+                    visits(keys[OTHERS:], epoch0 + epoch, others)
+                if phase.noise:
+                    signs(keys[1], epoch0 + epoch, noise)
+                if shifts is not None:
+                    normals(keys[2], epoch0 + epoch, shifts.reshape(n, -1))
                 drawn = epoch
-            part = slice((step - epoch * steps) * size, (step - epoch * steps + 1) * size)
-            rows = torch.from_numpy(order[part])
-            y = self.y[rows] + phase.noise * torch.from_numpy(noise[part].astype(self.dtype))
-            x = self.x[rows]
-            if phase.input_noise is not None:
-                x = x + phase.input_noise * torch.from_numpy(shifts[part].astype(self.dtype))
+            within = step - epoch * steps
+            where = slice(within * size, (within + 1) * size)
+            moment = (epoch0 + epoch) * STRIDE + within
+            dice.manual_seed(torch_seed(self.seed, "dropout", moment))
+            rows = torch.from_numpy(order[where])
+            x = self._batch(self.x, rows)
+            y = self._noisy(phase, self.y[rows], noise[where], moment)
+            if shifts is not None:
+                shift = torch.from_numpy(shifts[where].astype(self.dtype)).to(self.device)
+                x = x + (phase.input_noise or 0.0) * shift
             batches = [(x, y)]
             if phase.second_batch is not None:
-                rows = torch.from_numpy(others[part])
-                batches.append((self.x[rows], self.y[rows]))
-            if not self._step(phase, optimizer, batches):
+                rows = torch.from_numpy(others[where])
+                batches.append((self._batch(self.x, rows), self.y[rows]))
+            if not self._step(phase, batches):
                 return step
             if phase.max_first_layer_norm is not None:
                 self._project(phase.max_first_layer_norm, phase.norm_rule)
-        self._keep_velocity(optimizer)
         return -1
 
-    def _optimizer(self, phase: Phase) -> torch.optim.Optimizer:
-        groups: Any = self.net.parameters()
+    def _noisy(self, phase: Phase, y: Tensor, sign: np.ndarray, moment: int) -> Tensor:
+        """Return a batch's labels with the phase's label noise."""
+        optimizer = phase.optimizer
+        if not isinstance(optimizer, LabelNoise) or not optimizer.noise:
+            return y
+        if optimizer.noise_kind == "sign" and y.is_floating_point():
+            signed = torch.from_numpy(sign.astype(self.dtype)).to(self.device)
+            return y + optimizer.noise * (signed if y.ndim == 1 else signed[:, None])
+        dice = torch.Generator().manual_seed(torch_seed(self.seed, "label_noise", moment))
+        noisy = LabelNoiseSGD(
+            [nn.Parameter(torch.zeros(1))],
+            optimizer.noise,
+            dice,
+            kind=optimizer.noise_kind,
+            classes=self.data.classes,
+            lr=1.0,
+        )
+        return noisy.perturb(y)
+
+    def _made(self, phase: Phase) -> torch.optim.Optimizer:
+        """Return the phase's optimizer, with the state that waits for it."""
+        groups: Any = [p for p in self.net.parameters() if p.requires_grad]
         if phase.bias_apart:
             lr, weight_decay = phase.of_bias
             rest = [p for name, p in self.net.named_parameters() if name != "b1"]
             bias = [self.net.get_parameter("b1")]
             groups = [{"params": rest}, {"params": bias, "lr": lr, "weight_decay": weight_decay}]
-        sgd = torch.optim.SGD(
-            groups, lr=phase.lr, weight_decay=phase.weight_decay, momentum=phase.momentum or 0.0
-        )
-        for name, value in self.buffers.items():
-            sgd.state[self.net.get_parameter(name)]["momentum_buffer"] = value.clone()
-        if phase.algorithm in ("sam", "usam"):
-            return SAM(sgd, rho=phase.rho, normalised=phase.algorithm == "sam")
-        return sgd
+        made = make(phase.optimizer, groups, phase.lr, self.net, self.loss)
+        named = dict(self.net.named_parameters())
+        for path, value in part(self.pending, "optimizer").items():
+            whose, _, rest_of = path.partition("/")
+            if whose == "counters":
+                made._counters[rest_of] = int(value)  # type: ignore[attr-defined]
+                continue
+            name, _, key_of = rest_of.rpartition("/")
+            holder = made.base if whose == "base" else made  # type: ignore[attr-defined]
+            holder.state[named[name]][key_of] = torch.from_numpy(np.array(value)).to(self.device)
+        self.pending = {}
+        return made
 
-    def _keep_velocity(self, optimizer: torch.optim.Optimizer) -> None:
-        state = getattr(optimizer, "base", optimizer).state
-        self.buffers = {
-            name: buffer.clone()
-            for name, p in self.net.named_parameters()
-            if (buffer := state[p].get("momentum_buffer")) is not None
-        }
+    def _optimizer_state(self) -> State:
+        """Return the optimizer's tensors and counters by name."""
+        optimizer, names = self.optimizer, {p: name for name, p in self.net.named_parameters()}
+        parts: dict[str, Any] = {"own": optimizer}
+        found: State = {}
+        if isinstance(optimizer, WrappedOptimizer):
+            parts["base"] = optimizer.base
+            found |= {f"counters/{k}": np.asarray(v) for k, v in optimizer._counters.items()}
+        for whose, holder in parts.items():
+            for p, tensors in holder.state.items():
+                for key_of, value in tensors.items():
+                    if isinstance(value, Tensor):
+                        found[f"{whose}/{names[p]}/{key_of}"] = _array(value)
+        return found
 
-    def _step(
-        self,
-        phase: Phase,
-        optimizer: torch.optim.Optimizer,
-        batches: list[tuple[torch.Tensor, torch.Tensor]],
-    ) -> bool:
+    def _step(self, phase: Phase, batches: list[tuple[Tensor, Tensor]]) -> bool:
         """Take one step; return whether every loss on the way was finite.
 
         The last of `batches` serves every gradient after its own. A parameter without a gradient
         takes no part in an ascent or a step.
         """
-        losses: list[torch.Tensor] = []
-        self.net.constant_statistics = phase.statistics == "constant"
+        optimizer: Any = self.optimizer
+        if isinstance(optimizer, MSAM):
+            return math.isfinite(float(optimizer.step(*batches[0])))
+        losses: list[float] = []
+        if phase.variation is not None:
+            self.net.constant_statistics = phase.statistics == "constant"
 
-        def closure() -> torch.Tensor:
+        def closure() -> Tensor:
             optimizer.zero_grad()
             x, y = batches[min(len(losses), len(batches) - 1)]
-            losses.append(self.loss.torch(self.net(x), y))
-            losses[-1].backward()  # type: ignore[no-untyped-call]
+            value = self.loss.torch(self.net(x), y)
+            value.backward()  # type: ignore[no-untyped-call]
+            losses.append(value.item())
             if phase.gamma == "fixed" or (phase.gamma == "unperturbed" and len(losses) == 1):
                 self.net.get_parameter("gamma").grad = None
-            return losses[-1]
+            return value
 
-        optimizer.step(closure)  # type: ignore[arg-type]
-        return all(bool(torch.isfinite(value)) for value in losses)
+        optimizer.step(closure)
+        return all(map(math.isfinite, losses))
 
     @torch.no_grad()
     def _project(self, limit: float, rule: str | None) -> None:
@@ -152,3 +243,63 @@ class TorchTrainer:
             if norm > limit or (rule == "held" and norm > 0):
                 for p in group:
                     p.mul_(limit / norm)
+
+    @torch.no_grad()
+    def require_outputs(self) -> None:
+        """Refuse a network whose outputs, or whose inputs, do not fit the data and the loss."""
+        self.net.eval()
+        x, y = self._batch(self.x, slice(0, 2)), self.y[:2]
+        shape, data = tuple(x.shape[1:]), self.data
+        try:
+            f = self.net(x)
+        except Exception as error:
+            raise UserError(
+                f"the network does not take inputs of shape {shape}: {described(error)}"
+            ) from None
+        wanted = tuple(y.shape) if data.classes is None else (len(y), data.classes)
+        if not isinstance(f, Tensor) or tuple(f.shape) != wanted:
+            given = tuple(f.shape) if isinstance(f, Tensor) else type(f).__name__
+            raise UserError(
+                f"the network's outputs on {len(y)} examples have shape {given}, and the labels "
+                f"need {wanted}: {data.outputs} outputs for each example"
+            )
+
+    @torch.no_grad()
+    def evaluate(self) -> dict[str, float]:
+        """Return loss and zero-one error on both sets, the network in evaluation mode."""
+        self.net.eval()
+        row = self._evaluated("train", self.x, self.y)
+        if len(self.data.x_test):
+            row |= self._evaluated("test", *self.test)
+        return row
+
+    def _evaluated(self, name: str, inputs: Tensor, labels: Tensor) -> dict[str, float]:
+        total, wrong = 0.0, 0.0
+        for start in range(0, len(labels), ROWS):
+            rows = slice(start, start + ROWS)
+            y = labels[rows]
+            f = self.net(self._batch(inputs, rows))
+            total += float(self.loss.torch(f, y)) * len(y)
+            if self.data.classes is not None:
+                wrong += float((f.argmax(1) != y).sum())
+            elif y.ndim == 1:
+                wrong += float((y * f <= 0).sum())
+        found = {f"{name}_loss": total / len(labels)}
+        signs_alone = labels.is_floating_point() and bool((labels.abs() == 1).all())
+        if self.data.classes is not None or (labels.ndim == 1 and signs_alone):
+            found[f"{name}_error"] = wrong / len(labels)
+        return found
+
+
+def require_device(name: str) -> torch.device:
+    """Return a device that is there."""
+    if name not in ("cpu", "cuda"):
+        raise UserError(f"device must be 'cpu' or 'cuda', got {name!r}")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("device 'cuda' is not there: torch sees no GPU on this machine; use 'cpu'")
+    return torch.device(name)
+
+
+def _array(value: Tensor) -> np.ndarray:
+    """Return a copy of a tensor in the usual order of its axes."""
+    return np.array(value.detach().cpu().contiguous().numpy())

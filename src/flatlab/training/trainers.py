@@ -1,31 +1,61 @@
-"""The two trainers, the compiled engine and torch: what they share, and which one takes a run."""
+"""What the two trainers share, the compiled engine's and torch's, and which one takes a run."""
 
 from __future__ import annotations
 
 from typing import Any, Literal, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..data import Dataset
 from ..engine import CompiledTrainer, unsupported
 from ..errors import UserError
-from ..models import Params
+from ..models import Params, is_chain
 from .config import RunConfig
 from .schedule import Phase
 
 Backend = Literal["auto", "engine", "torch"]
 Kind = Literal["engine", "torch"]
+State = dict[str, NDArray[Any]]  # "params/W1", "buffers/…", "optimizer/…": all that training needs
 
 
 class Trainer(Protocol):
-    """What `engine.CompiledTrainer` and `torch_trainer.TorchTrainer` share.
+    """Holds a network and advances it by units, pieces that never cross an epoch.
 
-    Its state is the parameters and, inside a phase with momentum, the velocity.
+    Its state is everything that later units depend on: parameters, buffers, the optimizer's state.
     """
 
-    def load(self, params: Params, velocity: Params | None = None) -> None: ...  # noqa: D102
+    def load(self, state: State) -> None: ...  # noqa: D102
+    def state(self) -> State: ...  # noqa: D102
     def params(self) -> Params: ...  # noqa: D102
-    def velocity(self) -> Params: ...  # noqa: D102
     def units_per_epoch(self, phase: Phase) -> int: ...  # noqa: D102
     def advance(self, phase: Phase, first: int, last: int, epoch0: int) -> int: ...  # noqa: D102
+    def evaluate(self) -> dict[str, float]: ...  # noqa: D102
+    def module(self) -> Any: ...  # noqa: D102
+
+
+def part(state: State, name: str) -> Params:
+    """Return one part of a state by the names inside it.
+
+    >>> part({"params/W": np.ones(1), "buffers/b": np.ones(2)}, "params")
+    {'W': array([1.])}
+    """
+    start = f"{name}/"
+    return {key.removeprefix(start): v for key, v in state.items() if key.startswith(start)}
+
+
+def labelled(name: str, arrays: Params) -> State:
+    """Return arrays as a part of a state; the inverse of `part`."""
+    return {f"{name}/{key}": value for key, value in arrays.items()}
+
+
+def finite(state: State) -> bool:
+    """Return whether all parameters and buffers are finite."""
+    return all(
+        bool(np.isfinite(value).all())
+        for name, value in state.items()
+        if name.startswith(("params/", "buffers/"))
+    )
 
 
 def choose(backend: Backend, config: RunConfig) -> tuple[Kind, list[str]]:
@@ -36,15 +66,23 @@ def choose(backend: Backend, config: RunConfig) -> tuple[Kind, list[str]]:
     reason = unsupported(config.loss, config.arch, config.schedule)
     if backend == "engine" and reason:
         raise UserError(f"{reason}: use backend 'auto' or 'torch'")
+    if backend == "auto" and reason and not is_chain(config.arch):
+        return "torch", []  # as every network of its kind
     if backend == "auto" and reason:
         return "torch", [f"trained by torch autograd, not the compiled engine: {reason}"]
     return ("torch" if backend == "torch" else "engine"), []
 
 
-def trainer_of(kind: Kind, config: RunConfig, params: Params, data: Dataset) -> Trainer:
-    """Return the trainer, with these parameters."""
+def trainer_of(
+    kind: Kind, config: RunConfig, state: State, data: Dataset, device: str = "cpu"
+) -> Trainer:
+    """Return the trainer, in this state."""
     made: Any = CompiledTrainer
+    extra: dict[str, Any] = {}
     if kind == "torch":
         from .torch_trainer import TorchTrainer as made
-    trainer: Trainer = made(config.arch, params, config.loss, data, config.seed, config.dtype)
+
+        extra = {"device": device}
+    trainer: Trainer = made(config.arch, config.loss, data, config.seed, config.dtype, **extra)
+    trainer.load(state)
     return trainer

@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 
 from ...data import Dataset, from_arrays
 from ...measures import Effort, Measure
-from ...models.spec import TwoLayer
+from ...models.chains import TwoLayer
 from ...problem import Problem
 from ...theory.constructions.balancing import balanced
 from ...theory.solution import Solution

@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 from ...data import cube, from_arrays
 from ...losses import Loss
-from ...models.spec import TwoLayer
+from ...models.chains import TwoLayer
 from ...theory.rademacher import finite_class, path_norm_ball
 from ...theory.solution import Solution
 from ..contract import (

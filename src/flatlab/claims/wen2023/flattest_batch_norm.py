@@ -8,7 +8,7 @@ import numpy as np
 
 from ...data import complete, cube, xor
 from ...errors import UserError
-from ...models.spec import TwoLayer
+from ...models.chains import TwoLayer
 from ...theory import bounds
 from ...theory.constructions import xor_batch_norm
 from ...theory.flattest import flattest

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
 from ...data import Dataset, complete, from_arrays, xor
-from ...losses import Loss
+from ...losses import Logistic
 from ...models import Params, TwoLayer
 from ...problem import Problem
 from ...theory.bounds import bias_floor, layer_norm_floor
@@ -72,11 +72,11 @@ def logistic_loss(trial: Trial) -> Iterator[Line]:
     """Minimise flatlab's loss and the printed formula over one output."""
     grid = np.linspace(-8, 8, 1001)
     for p in (P, 0.05, 0.4):
-        loss, far, least, apart = Loss("logistic", smoothing=p), [], [], []
+        loss, far, least, apart = Logistic(smoothing=p), [], [], []
         for b in (0.0, 1.0):
             y = 2 * b - 1
 
-            def value(a: float, loss: Loss = loss, y: float = y) -> float:
+            def value(a: float, loss: Logistic = loss, y: float = y) -> float:
                 return float(loss.values(np.array(a), np.array(y))[0])
 
             far.append(abs(lowest(value) - y * gamma(p)))
@@ -112,7 +112,7 @@ def logistic_loss(trial: Trial) -> Iterator[Line]:
 def same_minimisers(trial: Trial) -> Iterator[Line]:
     """Evaluate L^log at an interpolating network, and minimise it from random starts."""
     rng = trial.rng("thmA.2")
-    data, loss = xor(d=6, n=20, seed=int(rng.integers(2**31))), Loss("logistic", smoothing=P)
+    data, loss = xor(d=6, n=20, seed=int(rng.integers(2**31))), Logistic(smoothing=P)
     net = scaled_xor_network(data, P)
     f, bits = net.outputs(), (1 + data.y_train) / 2
     _, gradient = Problem(net.module, loss, data).value_and_gradient()
@@ -153,7 +153,7 @@ def _moved(net: Solution, rng: np.random.Generator, size: float, count: int) -> 
         )
 
 
-def _distance_at_minimum(data: Dataset, loss: Loss, rng: np.random.Generator) -> float:
+def _distance_at_minimum(data: Dataset, loss: Logistic, rng: np.random.Generator) -> float:
     """Return max|f − γ_p y| where L-BFGS on the loss ends."""
     arch = TwoLayer(width=12, activation="softplus")
     shapes = arch.shapes(data.d)
@@ -190,7 +190,7 @@ def _distance_at_minimum(data: Dataset, loss: Loss, rng: np.random.Generator) ->
 def logistic_trace(trial: Trial) -> Iterator[Line]:
     """Compare dense Hessians with gradients, and evaluate the floors on explicit networks."""
     rng = trial.rng("lemA.13")
-    loss, factor = Loss("logistic", smoothing=P), P * (1 - P)
+    loss, factor = Logistic(smoothing=P), P * (1 - P)
     data = xor(d=6, n=20, seed=int(rng.integers(2**31)))
     net = scaled_xor_network(data, P)
     squared = float(np.mean(np.sum(net.gradients() ** 2, 1)))
@@ -215,7 +215,7 @@ def logistic_trace(trial: Trial) -> Iterator[Line]:
         wide = random_interpolator(
             rng, TwoLayer(width=20, activation="tanh"), relabelled(small, gamma(p))
         )
-        dense = Solution(wide.arch, wide.params, small).hessian(Loss("logistic", smoothing=p))
+        dense = Solution(wide.arch, wide.params, small).hessian(Logistic(smoothing=p))
         claimed = p * (1 - p) * wide.trace / 2
         worst = max(worst, abs(float(np.trace(dense)) / claimed - 1))
     yield near_zero(
@@ -236,7 +236,7 @@ def logistic_trace(trial: Trial) -> Iterator[Line]:
     yield from _floors(loss)
 
 
-def _floors(loss: Loss) -> Iterator[Line]:
+def _floors(loss: Logistic) -> Iterator[Line]:
     """Evaluate the floors of the three architectures on the xor network at d = 30."""
     factor, scale = P * (1 - P), gamma(P)
     data = xor(d=30, n=100)

@@ -12,7 +12,7 @@ from scipy.special import hyp0f1
 from ...data import ball, cube, from_arrays, sphere, xor
 from ...measures.path_norm import PathNorm
 from ...measures.weighted_norm import WeightedNorm
-from ...models.spec import TwoLayer
+from ...models.chains import TwoLayer
 from ...theory.bounds import no_bias_floor
 from ...theory.constructions.balancing import balanced, norm_balanced
 from ...theory.constructions.no_bias import no_bias_xor

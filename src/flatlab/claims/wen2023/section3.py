@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...data import xor
-from ...models.spec import TwoLayer
+from ...models.chains import TwoLayer
 from ...theory import bounds
 from ...theory.constructions import no_bias_xor
 from ...theory.flattest import flattest

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...data import sphere
 from ...losses import Loss
 from ...measures.path_norm import PathNorm
-from ...models.spec import TwoLayer
+from ...models.chains import TwoLayer
 from ...theory.solution import Solution
 from ..contract import Line, Trial, above, at_least, at_most, claim, near_zero, printed
 from ._no_bias_networks import gaussian, random_network, reading, seed_of, teacher_of

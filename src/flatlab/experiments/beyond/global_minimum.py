@@ -91,7 +91,7 @@ def schedule(key: str, s: Settings) -> tuple[Phase, ...]:
             return of_table2("6b", [s.sim_ln_epochs] * 3, max_first_layer_norm=LIMIT)
         case _:
             rows = of_table2("11b", [s.three_epochs])
-    return (*rows, dataclasses.replace(rows[0], rho=RADIUS))
+    return (*rows, rows[0].changed(rho=RADIUS))
 
 
 def arms(s: Settings) -> list[Arm]:

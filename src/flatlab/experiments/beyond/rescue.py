@@ -104,7 +104,7 @@ def schedule(key: str, s: Settings, long: bool = False) -> list[Phase]:
     phases = of_table2("4b", [first, second])
     changes = dict(CHANGES.get(key, ("", {}))[1])
     factor = changes.pop("rho", 1.0)
-    return [dataclasses.replace(p, rho=round(factor * p.rho, 6), **changes) for p in phases]
+    return [p.changed(rho=round(factor * p.rho, 6), **changes) for p in phases]
 
 
 def arms(s: Settings) -> list[AnyArm]:

@@ -57,7 +57,7 @@ class Stage:
 
     def params(self, run: Run) -> Params:
         """Return the weights; those of the last finite state if the first phase diverged."""
-        return run.params if self.last or not run.ends else run.ends[0]
+        return dict(run.params if self.last or not run.ends else run.ends[0])
 
 
 def over_infimum(found: Compared, stage: Stage, share: float = 1.0) -> list[float]:

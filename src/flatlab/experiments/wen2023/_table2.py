@@ -42,7 +42,7 @@ def phase_of(row: Row, **changes: Any) -> Phase:
         batch_size=row.batch_size,
         weight_decay=row.weight_decay,
     )
-    return dataclasses.replace(made, **changes)
+    return made.changed(**changes)
 
 
 def schedule(

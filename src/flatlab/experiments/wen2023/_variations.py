@@ -17,11 +17,19 @@ GD = ("gd_no_bias", "gd_bias")
 
 
 def _arch(**fields: Any) -> Change:
-    return lambda c: dataclasses.replace(c, arch=dataclasses.replace(c.arch, **fields))
+    def change(c: RunConfig) -> RunConfig:
+        arch: Any = c.arch
+        return dataclasses.replace(c, arch=dataclasses.replace(arch, **fields))
+
+    return change
 
 
 def _init(**fields: Any) -> Change:
-    return lambda c: _arch(init=dataclasses.replace(c.arch.init, **fields))(c)
+    def change(c: RunConfig) -> RunConfig:
+        arch: Any = c.arch
+        return _arch(init=dataclasses.replace(arch.init, **fields))(c)
+
+    return change
 
 
 def _each(change: Callable[[Phase], Phase]) -> Change:
@@ -29,23 +37,23 @@ def _each(change: Callable[[Phase], Phase]) -> Change:
 
 
 def _phases(**fields: Any) -> Change:
-    return _each(lambda phase: dataclasses.replace(phase, **fields))
+    return _each(lambda phase: phase.changed(**fields))
 
 
 def half_loss(phase: Phase) -> Phase:
     """Return the phase that does on (f − y)² what this one does on half of it."""
     decay = 2 * phase.weight_decay
     rho = phase.rho / 2 if phase.algorithm == "usam" else phase.rho
-    return dataclasses.replace(phase, lr=phase.lr / 2, weight_decay=decay, rho=rho)
+    return phase.changed(lr=phase.lr / 2, weight_decay=decay, rho=rho)
 
 
 def _slow(phase: Phase) -> Phase:
     """Return the phase whose steps with momentum add up to those that it has without."""
-    return dataclasses.replace(phase, momentum=0.9, lr=phase.lr / 10)
+    return phase.changed(momentum=0.9, lr=phase.lr / 10)
 
 
 def _double_decay(phase: Phase) -> Phase:
-    return dataclasses.replace(phase, weight_decay=2 * phase.weight_decay)
+    return phase.changed(weight_decay=2 * phase.weight_decay)
 
 
 def _last_row(c: RunConfig) -> RunConfig:

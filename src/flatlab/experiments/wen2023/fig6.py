@@ -107,7 +107,8 @@ def first_layer_norm(params: Params) -> float:
 def norms(run: Run) -> tuple[float, float]:
     """Return the first layer's norm at the start and at the end."""
     d = run.config.data["d"]
-    start = run.config.arch.initial(d, run.config.seed)
+    arch: Any = run.config.arch
+    start = arch.initial(d, run.config.seed)
     return first_layer_norm(start), first_layer_norm(run.params)
 
 

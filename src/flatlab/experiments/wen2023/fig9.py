@@ -23,7 +23,7 @@ What the paper leaves unsaid, and what is done here:
 
 from __future__ import annotations
 
-from ...losses import Loss
+from ...losses import Logistic
 from ...models import TwoLayer
 from ...specs import spec
 from ...theory import logistic_floor
@@ -35,7 +35,7 @@ from ._figure import figure
 from ._scenarios import scenario_two
 from ._table2 import baseline, row
 
-LOSS = Loss("logistic", smoothing=0.2)
+LOSS = Logistic(smoothing=0.2)
 
 
 @spec

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from ...errors import UserError
-from ...models.spec import TwoLayer
 from ..solution import Array, Solution
 
 
@@ -54,5 +53,5 @@ def _neurons(solution: Solution) -> tuple[Array, Array]:
 
 def _require_plain(solution: Solution) -> None:
     arch = solution.arch
-    if not isinstance(arch, TwoLayer) or arch.norm is not None or arch.activation != "relu":
+    if arch.kind != "two_layer" or arch.norm is not None or arch.activation != "relu":
         raise UserError("balancing is for two-layer ReLU networks without normalisation")

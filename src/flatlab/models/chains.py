@@ -1,21 +1,24 @@
-"""Architectures as values: what to build, without importing torch."""
+"""The scalar networks of the compiled engine as values: `TwoLayer` and `Deep`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import math
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from ..errors import UserError
 from ..randomness import generator
-from ..specs import spec
+from ..specs import spec, to_dict
+from .contract import Architecture, Examples, Params, fields_in_words
+
+if TYPE_CHECKING:
+    from torch import nn
 
 NORM_EPSILON = 1e-5  # added to the variance by the standard norms, as torch.nn does by default
 
 Width = Annotated[int, Field(gt=0)]
-Params = dict[str, NDArray[np.floating]]
 
 
 @spec
@@ -36,8 +39,52 @@ class Init:
     gamma_scale: Annotated[float, Field(gt=0, le=1e6)] = 4.0
 
 
+class _Chain:
+    """What both families share: named weights in one order, drawn without torch."""
+
+    kind: ClassVar[str]
+    init: Init
+
+    def shapes(self, d: int) -> dict[str, tuple[int, ...]]:
+        """Return name → shape in storage order."""
+        raise NotImplementedError
+
+    def initial(self, d: int, seed: int) -> Params:
+        """Draw float64 starting parameters for inputs of dimension d."""
+        return _draw(self.shapes(d), self.init, seed)
+
+    def size(self, shape: tuple[int, ...], outputs: int) -> int:
+        """Return the number of parameters on inputs of this shape."""
+        del outputs  # one, whatever the labels are
+        return sum(math.prod(part) for part in self.shapes(math.prod(shape)).values())
+
+    def module(self, data: Examples, seed: int) -> nn.Module:
+        """Return the network with its initial weights."""
+        from .build import build
+
+        if len(data.shape) != 1 or data.outputs != 1:
+            raise UserError(
+                f"{self.kind} takes inputs in one dimension and one label a row, got inputs of "
+                f"shape {data.shape} and {data.outputs} outputs: use mlp, cnn or vgg11"
+            )
+        return build(self, self.initial(data.shape[0], seed), data.x_train)  # type: ignore[arg-type]
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """Parts that a phase may treat apart."""
+        there = {"first_layer"}
+        there |= {"bias"} if "b1" in self.shapes(1) else set()
+        there |= {"gamma"} if "gamma" in self.shapes(1) else set()
+        normalised = getattr(self, "norm", None) in ("batch", "standard_batch")
+        return frozenset(there | ({"statistics"} if normalised else set()))
+
+    def describe(self) -> str:
+        """Return one line for a person."""
+        return fields_in_words(self.kind, to_dict(self))
+
+
 @spec
-class TwoLayer:
+class TwoLayer(_Chain):
     """A two-layer network f(x) = W2 · N(σ(W1 x + b1)).
 
     Attributes:
@@ -62,6 +109,8 @@ class TwoLayer:
     ln_epsilon: Annotated[float, Field(ge=1e-15, le=1e15)] = 1e-3
     init: Init = Field(default_factory=Init)
     gamma: Literal["shared"] | None = None
+    kind: ClassVar[str] = "two_layer"
+    depth: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         if self.gamma is not None and self.norm != "batch":
@@ -82,13 +131,9 @@ class TwoLayer:
             shapes["beta"] = (self.width,)
         return shapes
 
-    def initial(self, d: int, seed: int) -> Params:
-        """Draw float64 starting parameters for inputs of dimension d."""
-        return _draw(self.shapes(d), self.init, seed)
-
 
 @spec
-class Deep:
+class Deep(_Chain):
     """A ReLU network of any depth, f(x) = W_D σ(W_{D−1} ⋯ σ(W1 x + b1)).
 
     Attributes:
@@ -102,6 +147,17 @@ class Deep:
     width: Width = 500
     bias_first: bool = True
     init: Init = Field(default_factory=Init)
+    kind: ClassVar[str] = "deep"
+    # What `TwoLayer` leaves to choose, as it is here.
+    norm: ClassVar[None] = None
+    activation: ClassVar[str] = "relu"
+    gamma: ClassVar[None] = None
+    ln_epsilon: ClassVar[float] = 0.0
+
+    @property
+    def bias(self) -> bool:
+        """Whether the first layer has a bias, by the name `TwoLayer` has for it."""
+        return self.bias_first
 
     def shapes(self, d: int) -> dict[str, tuple[int, ...]]:
         """Return name → shape in storage order."""
@@ -113,12 +169,13 @@ class Deep:
         shapes[f"W{self.depth}"] = (self.width,)
         return shapes
 
-    def initial(self, d: int, seed: int) -> Params:
-        """Draw float64 starting parameters for inputs of dimension d."""
-        return _draw(self.shapes(d), self.init, seed)
+
+Chain = TwoLayer | Deep
 
 
-Architecture = TwoLayer | Deep
+def is_chain(arch: Architecture) -> TypeGuard[Chain]:
+    """Return whether an architecture is one of the scalar networks that the engine computes."""
+    return arch.kind in (TwoLayer.kind, Deep.kind)
 
 
 def _draw(shapes: dict[str, tuple[int, ...]], init: Init, seed: int) -> Params:

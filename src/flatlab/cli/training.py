@@ -1,0 +1,115 @@
+"""Training and showing a run: `train`, `show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .app import DIVERGED, DONE, Fresh, Json, app, emit, interrupted
+
+if TYPE_CHECKING:
+    from ..training.run import Run
+
+
+@app.command()
+def train(
+    config: Annotated[
+        Path | None, typer.Argument(metavar="FILE.toml", help="A run as a TOML file.")
+    ] = None,
+    arch: Annotated[
+        str | None, typer.Option(help="e.g. two_layer:width=500 or cnn:channels=[16,32]")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="e.g. xor:d=30,n=100 or cifar10:n=1000, or an .npz")
+    ] = None,
+    phases: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--phase",
+            help="e.g. sam:lr=0.01,rho=0.05,batch_size=1,epochs=2000,until.accuracy=0.99",
+        ),
+    ] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="e.g. mse, cross_entropy, logistic:smoothing=0.2")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Initial weights, order, noise.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32 or float64")] = None,
+    measures: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--measure", help="Track it through training, e.g. lambda_max:examples=1000; repeatable"
+        ),
+    ] = None,
+    log: Annotated[
+        str | None, typer.Option(help="Log points, e.g. per_decade=0,regular=20")
+    ] = None,
+    start: Annotated[
+        Path | None, typer.Option(help="Begin with the final parameters of this run directory.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda, for torch")] = "cpu",
+    threads: Annotated[int, typer.Option(help="Threads for torch and BLAS.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Run directory.")] = None,
+    fresh: Fresh = False,
+    as_json: Json = False,
+) -> int:
+    """Train one network, from flags or a TOML file (flags win). Continues what was interrupted."""
+    from .from_flags import config_from_flags
+
+    given = {"arch": arch, "data": data, "schedule": phases or None, "loss": loss}
+    given |= {"measures": measures or None, "log": log}
+    plan, dataset = config_from_flags(
+        config, {**given, "seed": seed, "dtype": dtype, "start": start}
+    )
+    path = out or Path("results") / "runs" / f"train-{plan.digest()}"
+    from ..training.session import run_config
+    from .console import JobProgress
+
+    with JobProgress(1, quiet=as_json) as progress:
+        progress.update("train", "started", {})
+        made = run_config(
+            plan,
+            data=dataset,
+            out=path,
+            fresh=fresh,
+            device=device,
+            threads=threads,
+            report=lambda info: progress.update("train", "progress", info),
+        )
+    _show_run(made, as_json)
+    if made.status == "interrupted":
+        return interrupted()
+    return DONE if made.status in ("done", "reached") else DIVERGED
+
+
+@app.command()
+def show(
+    path: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    as_json: Json = False,
+) -> int:
+    """Show the summary and history of a run."""
+    from ..training.run import load_run
+
+    _show_run(load_run(path), as_json)
+    return DONE
+
+
+def _show_run(made: Run, as_json: bool) -> None:
+    from .console import print_line, print_table
+    from .listing import describe_run, some_rows
+
+    if as_json:
+        history = {name: column.tolist() for name, column in made.columns.items()}
+        emit(
+            {
+                **made.result(),
+                "path": made.path,
+                "config": made.config.to_dict(),
+                "history": history,
+            }
+        )
+        return
+    print_table(some_rows(made.columns, 16), "history")
+    for line in describe_run(made):
+        print_line(line)

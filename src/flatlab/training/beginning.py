@@ -1,0 +1,89 @@
+"""Where a run begins: its initial state, and what is checked before the first step."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from ..data import Dataset
+from ..errors import UserError
+from ..models import Params, is_chain, network
+from ..models.contract import shapes_of
+from .config import RunConfig
+from .rows import chain_row
+from .run import start_of
+from .trainers import State, labelled
+
+
+def check_data(config: RunConfig, data: Dataset) -> None:
+    """Refuse labels that the loss does not take, outputs it cannot use, and huge inputs."""
+    if refused := config.loss.refusal(data.y_train, data.classes):
+        raise UserError(refused)
+    if is_chain(config.arch):
+        data.require_points(f"a network of kind {config.arch.kind}")
+    largest = max(float(np.abs(part).max()) for part in (data.x_train, data.x_test) if part.size)
+    if config.dtype == "float32" and largest > 1e15:
+        raise UserError(
+            f"inputs reach {largest:g}, whose squares float32 does not hold: rescale them, or use "
+            "dtype 'float64'"
+        )
+
+
+def initial_state(config: RunConfig, data: Dataset, given: Params | None) -> State:
+    """Draw, read or take the initial state; a loss not finite there is the caller's mistake."""
+    params, buffers = given, None
+    if config.start is not None and "run" in config.start:
+        before = start_of(config.start)
+        params, buffers = dict(before.params), dict(before.buffers)
+    elif params is None and config.start is not None:
+        raise UserError(
+            f"a run that starts from {dict(config.start)} is made by `flatlab construct` or "
+            "`flatlab flattest`; to train on from it, start from its directory"
+        )
+    if not is_chain(config.arch):
+        return _torch_start(config, data, params, buffers)
+    drawn = config.arch.initial(data.d, config.seed) if params is None else params
+    expected = config.arch.shapes(data.d)
+    if shapes_of(drawn) != expected:
+        raise UserError(
+            f"the start does not fit the architecture on {data.d} inputs: expected {expected}, got "
+            f"{shapes_of(drawn)}"
+        )
+    with np.errstate(over="ignore"):
+        cast: Params = {name: value.astype(config.dtype) for name, value in drawn.items()}
+    _require_finite(chain_row(config, config.arch, cast, data))
+    return labelled("params", cast)
+
+
+def _torch_start(
+    config: RunConfig, data: Dataset, params: Params | None, buffers: Params | None
+) -> State:
+    """Return the initial state of a torch network; its outputs must fit the loss."""
+    from .torch_trainer import TorchTrainer
+
+    trainer = TorchTrainer(config.arch, config.loss, data, config.seed, config.dtype)
+    if params is not None:
+        network(config.arch, data, config.seed, params, buffers)  # refuses what does not fit
+        given = labelled("params", params) | labelled("buffers", buffers or {})
+        trainer.load(given)
+    trainer.require_outputs()
+    _require_finite(trainer.evaluate())
+    return trainer.state()
+
+
+def _require_finite(row: dict[str, float]) -> None:
+    if not np.isfinite(list(row.values())).all():
+        raise UserError(f"the loss is not finite at the initial weights: {row}")
+
+
+def seconds_between_checkpoints(usual: float) -> float:
+    """Return the time between two checkpoints, shorter or longer as the disk may want it."""
+    text = os.environ.get("FLATLAB_CHECKPOINT_SECONDS", str(usual))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise UserError(f"FLATLAB_CHECKPOINT_SECONDS must be a number >= 0, got {text!r}")
+    return seconds

@@ -40,6 +40,7 @@ from benchmarks import (
     sam_step,
     scaling,
     steps,
+    torch_loop,
     vgg,
 )
 from benchmarks.cases import CASES
@@ -65,6 +66,7 @@ BENCHMARKS: dict[str, Callable[[Tell, bool], list[Row]]] = {
     "tracker": lambda tell, full: [
         row for weights in vgg.WEIGHTS for row in measures.tracker(tell, weights)
     ],
+    "torch_loop": lambda tell, full: torch_loop.benchmark(tell),
     "sam_step": lambda tell, full: sam_step.benchmark(tell),
     "measure_memory": lambda tell, full: measure_memory.benchmark(tell),
     "figures": lambda tell, full: figures.benchmark(tell),

@@ -36,7 +36,7 @@ MISTAKES = [
     (lambda: Phase("sgd", lr=0.1, epochs=True), "epochs: input should be a valid integer"),
     (
         lambda: Phase("sgd", lr=0.1, epoch=5),
-        "unknown field of a phase 'epoch': did you mean 'epochs'",
+        "Phase has no field 'epoch': did you mean 'epochs'",
     ),
     (
         lambda: Phase("adamm", lr=0.1, epochs=5),

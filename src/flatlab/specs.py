@@ -96,7 +96,7 @@ def parse_value(text: str) -> Any:
     try:
         table = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
-        return {"True": True, "False": False}.get(text, text)
+        return text
     return table["value"] if len(table) == 1 else text  # a line break could smuggle in more
 
 
@@ -159,6 +159,8 @@ def _one_line(cls: Any, error: ValidationError) -> str:
     given, context = first.get("input"), first.get("ctx", {})
     match first["type"]:
         case "unexpected_keyword_argument":
+            if not allowed:
+                return f"{cls.__name__} has no fields, got {name!r}: drop it"
             return f"{cls.__name__} has no field {name!r}: {nearest(name, allowed)}"
         case "missing" | "missing_argument":
             return f"{cls.__name__} needs {name}"

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import sysconfig
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -268,10 +267,8 @@ def test_table1_end_to_end_and_again(flatlab, main, monkeypatch, tmp_path):
         assert (tmp_path / path).read_bytes().startswith(PNG)
 
     monkeypatch.setenv("COLUMNS", "80")
-    before, begun = tree(tmp_path / "results" / "runs"), time.monotonic()
+    before = tree(tmp_path / "results" / "runs")
     code, stdout, stderr = main(*TINY)
-    # Nothing starts a process; five pictures of about half a second each are all the work.
-    assert time.monotonic() - begun < 10
     assert (code, stderr) == (0, "")
     assert tree(tmp_path / "results" / "runs") == before  # not a file was touched
     assert max(map(len, stdout.splitlines())) <= 80

@@ -145,9 +145,9 @@ def test_the_paper_preset_is_the_papers_table_2():
     for line, rows in TABLE_2.items():
         for seed in range(settings.seeds):
             config = planned[f"{line}-seed{seed}"]
-            phases = [dataclasses.asdict(phase) for phase in config.schedule]
-            assert [{key: phase[key] for key in rows[0]} for phase in phases] == rows
-            assert all(phase["noise"] == 0 for phase in phases)
+            phases = [{key: getattr(p, key) for key in rows[0]} for p in config.schedule]
+            assert phases == rows
+            assert all(phase.noise == 0 for phase in config.schedule)
             assert config.loss.name == "mse"
             expected = {"name": "xor", "d": 30, "n": 100, "seed": seed}
             assert expected.items() <= config.data.items()

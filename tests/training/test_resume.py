@@ -338,8 +338,13 @@ def test_a_finished_run_whose_end_is_damaged_is_finished_again(
 
 
 def test_a_resumed_history_has_its_columns_in_the_order_of_a_new_one(half_done, tmp_path):
-    names = ["epoch", "train_loss", "trace", "trace_ggn", "test_loss", "test_error"]
-    names += ["memorisation", "features"]  # xor knows its relevant coordinates
+    names = ["epoch", "step", "train_loss", "train_error", "trace", "trace_ggn"]
+    names += [
+        "test_loss",
+        "test_error",
+        "memorisation",
+        "features",
+    ]  # xor knows its relevant coordinates
     run = load_run(half_done)
     assert list(run.columns) == list(run.history) == names
     assert np.all(np.diff(run.columns["epoch"]) > 0)

@@ -85,8 +85,10 @@ def named(text: str) -> Measure:
     if name not in CATALOGUE:
         raise unknown("measure", name, CATALOGUE)
     known = CATALOGUE[name]
+    words = {"True": True, "False": False}  # as `name_of` writes them
+    given = {k: words.get(v, v) if isinstance(v, str) else v for k, v in options.items()}
     kind: Any = type(known)
-    return kind(**{**settings_of(known), **options})  # type: ignore[no-any-return]
+    return kind(**{**settings_of(known), **given})  # type: ignore[no-any-return]
 
 
 def choose(measures: Chosen) -> dict[str, Measure]:

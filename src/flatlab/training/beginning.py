@@ -68,7 +68,6 @@ def _torch_start(
         given = labelled("params", params) | labelled("buffers", buffers or {})
         trainer.load(given)
     trainer.require_outputs()
-    _require_finite(trainer.evaluate())
     return trainer.state()
 
 

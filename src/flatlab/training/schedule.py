@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
-from ..errors import UserError, unknown
+from ..errors import UserError, nearest
 from ..specs import from_dict, spec, to_dict
 from .optimizers import OPTIONS, LabelNoise, Optimizer, base_of, optimizer_of, plain
 
@@ -118,7 +118,12 @@ def _short_form(cls: type[T]) -> type[T]:
             raise UserError(f"Phase takes {len(names)} fields: {', '.join(names)}")
         for name in given:
             if name not in allowed:
-                raise unknown("field of a phase", name, allowed)
+                hint, _, _ = nearest(name, allowed).partition("Allowed")
+                hint = hint if hint.startswith("did") else ""
+                raise UserError(
+                    f"Phase has no field {name!r}: {hint}Allowed: {', '.join(names)}, and by their "
+                    "names the options of the optimizer and the groups"
+                )
         validate(self, **_grouped({**dict(zip(names, args, strict=False)), **given}))
 
     made.__init__ = __init__
@@ -235,17 +240,25 @@ class Phase:
     @property
     def bias_apart(self) -> bool:
         """Whether the first layer's bias has a learning rate or a weight decay of its own."""
-        part = self.first_layer or FirstLayer()
-        return part.bias_lr is not None or part.bias_weight_decay is not None
+        return self.bias_lr is not None or self.bias_weight_decay is not None
 
     @property
     def of_bias(self) -> tuple[float, float]:
         """Learning rate and weight decay of the first layer's bias."""
-        part = self.first_layer or FirstLayer()
         return (
-            self.lr if part.bias_lr is None else part.bias_lr,
-            self.weight_decay if part.bias_weight_decay is None else part.bias_weight_decay,
+            self.lr if self.bias_lr is None else self.bias_lr,
+            self.weight_decay if self.bias_weight_decay is None else self.bias_weight_decay,
         )
+
+    @property
+    def bias_lr(self) -> float | None:
+        """Learning rate of the first layer's bias, if it has one of its own."""
+        return self.first_layer.bias_lr if self.first_layer else None
+
+    @property
+    def bias_weight_decay(self) -> float | None:
+        """Weight decay of the first layer's bias, if it has one of its own."""
+        return self.first_layer.bias_weight_decay if self.first_layer else None
 
     @property
     def input_noise(self) -> float | None:

@@ -230,6 +230,8 @@ class _Session:
         logged = set(self.config.log.epochs(schedule))
         if not self.rows:
             self._log(0, 0)
+            if self.diverged_at is not None:
+                raise UserError("the loss is not finite at the initial weights: start from others")
         while self.phase < len(schedule):
             phase = schedule[self.phase]
             ended = self._advance_phase(phase, logged, interrupted)

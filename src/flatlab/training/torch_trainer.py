@@ -256,6 +256,8 @@ class TorchTrainer:
             raise UserError(
                 f"the network does not take inputs of shape {shape}: {described(error)}"
             ) from None
+        if isinstance(f, Tensor) and not bool(torch.isfinite(f).all()):
+            raise UserError("the outputs are not finite at the initial weights: start from others")
         wanted = tuple(y.shape) if data.classes is None else (len(y), data.classes)
         if not isinstance(f, Tensor) or tuple(f.shape) != wanted:
             given = tuple(f.shape) if isinstance(f, Tensor) else type(f).__name__

@@ -24,8 +24,6 @@ What is chosen:
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
 from ...data import Dataset

@@ -32,7 +32,6 @@ What is chosen:
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np

@@ -109,7 +109,7 @@ def norms(run: Run) -> tuple[float, float]:
     d = run.config.data["d"]
     arch: Any = run.config.arch
     start = arch.initial(d, run.config.seed)
-    return first_layer_norm(start), first_layer_norm(run.params)
+    return first_layer_norm(start), first_layer_norm(dict(run.params))
 
 
 def growth(run: Run) -> float:

@@ -35,9 +35,9 @@ from pydantic import Field
 from ...data.catalogue import make
 from ...plots import Plot
 from ...specs import spec
+from ...training.rows import on_test_set, outputs_on_test_set
 from ...training.run import Run
 from ...training.schedule import LogGrid
-from ...training.rows import on_test_set, outputs_on_test_set
 from ..arms import AnyArm, Arm, Comparison, Derived
 from ..choices import BASE, Case, finding, picture, table, varied, verdict
 from ..compared import Compared

@@ -11,12 +11,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 
 import numpy as np
 import pytest
+import tomli_w
 
+import flatlab as fl
 from conftest import SIZES, TINY, bits, command, environment, holder, wait_for
 from flatlab import cli, load_run
+from flatlab.errors import UserError
 from flatlab.experiments import running
 from flatlab.files import store
 from flatlab.files.store import RunStore
@@ -348,3 +352,55 @@ def test_a_resumed_history_has_its_columns_in_the_order_of_a_new_one(half_done, 
     run = load_run(half_done)
     assert list(run.columns) == list(run.history) == names
     assert np.all(np.diff(run.columns["epoch"]) > 0)
+
+
+# Directories of the first format
+
+
+def test_a_directory_of_the_first_format_is_read_and_continued(tmp_path, monkeypatch):
+    """Format 1 wrote all options of a phase side by side, every option of a loss, and no starts."""
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(training, "CHUNK_SECONDS", 0.0)
+    data = fl.data.xor(d=6, n=20, seed=0, n_test=10)
+    schedule = [fl.Phase("sam", lr=0.01, rho=0.05, batch_size=1, epochs=4, momentum=0.9),
+                fl.Phase("sgd", lr=0.01, batch_size=5, epochs=4)]  # fmt: skip
+    options = {"schedule": schedule, "loss": fl.losses.Logistic(smoothing=0.1)}
+
+    class Stop(Exception):
+        pass
+
+    def stop(info):
+        if info["epoch"] >= 6:
+            raise Stop
+
+    with pytest.raises(Stop):
+        fl.train(fl.models.TwoLayer(width=9), data, **options, out=tmp_path / "run", report=stop)
+    path = tmp_path / "run" / "config.toml"
+    old = tomllib.loads(path.read_text()) | {"format": 1}
+    old["loss"] |= {"cutoff": 1.0}
+    shared = {"batch_size": 1, "weight_decay": 0.0, "noise": 0.0, "lr": 0.01, "epochs": 4}
+    old["schedule"] = [
+        {**shared, "algorithm": "sam", "rho": 0.05, "momentum": 0.9},
+        {**shared, "algorithm": "sgd", "rho": 0.0, "batch_size": 5},
+    ]
+    path.write_text(tomli_w.dumps(old))
+    checkpoint = RunStore.read(tmp_path / "run").load_checkpoint()
+    meta = {name: value for name, value in checkpoint.meta.items() if name != "starts"}
+    kept = {name: t for name, t in checkpoint.tensors.items() if "/step" not in name}
+    meta["order"] = [name for name in meta["order"] if name in kept]
+    store.RunStore.read(tmp_path / "run").save_checkpoint(kept, meta)
+    half = load_run(tmp_path / "run")
+    assert half.status == "interrupted" and "format 1" in half.notes[-1]
+    ended = fl.train(fl.models.TwoLayer(width=9), data, **options, out=tmp_path / "run")
+    whole = fl.train(fl.models.TwoLayer(width=9), data, **options)
+    assert ended.status == "done"
+    for name, column in ended.columns.items():
+        assert column.tobytes() == whole.columns[name].tobytes()
+    for name, value in ended.params.items():
+        assert value.tobytes() == whole.params[name].tobytes()
+
+
+def test_a_directory_of_the_first_format_that_makes_no_sense_says_so(tmp_path):
+    (tmp_path / "config.toml").write_text("format = 1\nseed = 0\n")
+    with pytest.raises(UserError, match="written by an older flatlab"):
+        load_run(tmp_path)

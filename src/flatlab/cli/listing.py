@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..models.contract import fields_in_words
+from ..specs import to_dict
 from ..training.run import Columns, Run
 from ..training.schedule import Phase
 
@@ -119,7 +121,7 @@ def describe_run(run: Run) -> list[str]:
         f"{run.seconds:.1f} s, seed {config.seed}, {config.dtype}",
         f"arch: {config.arch.describe()}",
         f"data: {dict(config.data)}",
-        f"loss: {config.loss}",
+        f"loss: {fields_in_words(config.loss.name, to_dict(config.loss))}",
         *(f"phase {k}: {_phase(phase)}" for k, phase in enumerate(config.schedule, 1)),
         *(f"note: {note}" for note in run.notes),
         *([f"directory: {run.path}"] if run.path else []),

@@ -38,6 +38,15 @@ class Until:
         if self.accuracy is None and self.loss is None:
             raise UserError("until needs a training accuracy in (0, 1] or a training loss")
 
+    def describe(self) -> str:
+        """Return the target in words.
+
+        >>> Until(accuracy=0.99).describe()
+        'training accuracy 0.99'
+        """
+        parts = (("training accuracy", self.accuracy), ("training loss", self.loss))
+        return " or ".join(f"{what} {value:g}" for what, value in parts if value is not None)
+
     def reached(self, row: Mapping[str, float]) -> bool:
         """Return whether the measured training loss or error is at the target."""
         accurate = self.accuracy is not None and 1 - row["train_error"] >= self.accuracy
@@ -279,6 +288,15 @@ class Phase:
     def gamma(self) -> str | None:
         """Whether γ takes part in the step."""
         return self.variation.gamma if self.variation else None
+
+    def steps(self, n: int, epochs: int | None = None) -> int:
+        """Return the number of steps of some epochs, by default all, on n examples.
+
+        >>> Phase("sgd", lr=0.1, epochs=3, batch_size=4).steps(10)
+        9
+        """
+        size = self.batch_size or n
+        return (self.epochs if epochs is None else epochs) * -(-n // size)
 
     def changed(self, **options: Any) -> Phase:
         """Return the phase with other values of its fields, or of options by their names.

@@ -206,7 +206,8 @@ class _Session:
             self.notes += checkpoint.warnings
             self.phase, self.unit = checkpoint.meta["phase"], checkpoint.meta["unit"]
             self.before = checkpoint.meta["seconds"]
-            self.starts = [tuple(pair) for pair in checkpoint.meta["starts"]]
+            starts = checkpoint.meta.get("starts", self._starts_of_format_1())
+            self.starts = [tuple(pair) for pair in starts]
             over = range(phases_over(checkpoint))
             self.ends = [arrays_of(checkpoint, f"ends/{k}/") for k in over]
         self.kind, note = choose(backend, config)
@@ -220,6 +221,14 @@ class _Session:
                 f"continue it with that one, or start again with --fresh"
             )
         self.started = self.saved = time.monotonic()
+
+    def _starts_of_format_1(self) -> list[tuple[int, int]]:
+        """Return the epochs and steps before each phase so far, without targets to stop at."""
+        starts = [(0, 0)]
+        for phase in self.config.schedule[: self.phase]:
+            epochs, steps = starts[-1]
+            starts.append((epochs + phase.epochs, steps + phase.steps(self.data.n)))
+        return starts
 
     diverged_at: int | None = None
     track: Track | None = None
@@ -303,7 +312,7 @@ class _Session:
         """Return the epochs and the steps that are done, at the end of an epoch of a phase."""
         epochs, steps = self.starts[self.phase]
         done = self.unit // self.trainer.units_per_epoch(phase)
-        return epochs + done, steps + done * -(-self.data.n // (phase.batch_size or self.data.n))
+        return epochs + done, steps + phase.steps(self.data.n, done)
 
     def _rewind(self, phase: Phase, before: State, epoch0: int) -> None:
         """Replay a diverged chunk to its last finite state, the same whatever the chunks were.
@@ -367,8 +376,8 @@ class _Session:
         if status == "missed":
             missed = schedule[self.phase]
             self.notes.append(
-                f"missed its target, {missed.until}, in the {missed.epochs} epochs of phase "
-                f"{self.phase + 1}"
+                f"missed its target, {missed.until and missed.until.describe()}, in the "
+                f"{missed.epochs} epochs of phase {self.phase + 1}"
             )
         self._save()
         state = self.trainer.state()

@@ -8,7 +8,6 @@ to save, and the global generator is left as it was.
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any
 
 import numpy as np
@@ -51,6 +50,9 @@ class TorchTrainer:
         if self.images:  # convolutions of small networks are faster on pixels that lie together
             self.net.to(memory_format=torch.channels_last)
         self.x, self.y = self._tensors(data.x_train, data.y_train)
+        # A network of the user's own may draw anywhere.
+        drawing = any(isinstance(m, nn.modules.dropout._DropoutNd) for m in self.net.modules())
+        self.random = drawing or arch.kind == "module"
         self.keys = np.stack([key_words(key(seed, use)) for use in USES])
         self.optimizer: torch.optim.Optimizer | None = None
         self.pending: State = {}  # the optimizer's state, until the phase is known
@@ -107,7 +109,10 @@ class TorchTrainer:
         return -(-len(self.y) // (phase.batch_size or len(self.y)))
 
     def advance(self, phase: Phase, first: int, last: int, epoch0: int) -> int:
-        """Run steps first..last−1 of a phase; return the step that diverged, or −1."""
+        """Run steps first..last−1 of a phase; return the step that diverged, or −1.
+
+        After a step that diverged the others are taken all the same: the caller goes back.
+        """
         if first == 0:
             self.optimizer, self.pending = None, {}
         if self.optimizer is None:
@@ -123,6 +128,8 @@ class TorchTrainer:
         noise = np.empty(n, np.int64)
         shifts = np.empty((n, *self.data.shape)) if phase.input_noise is not None else None
         keys, drawn, dice = with_order(self.keys, phase.order), -1, torch.default_generator
+        plain = phase.first_layer is None and phase.variation is None
+        losses: list[tuple[int, Tensor]] = []  # looked at in the end: asking each time costs time
         for step in range(first, last):
             epoch = step // steps
             if epoch != drawn:
@@ -137,7 +144,8 @@ class TorchTrainer:
             within = step - epoch * steps
             where = slice(within * size, (within + 1) * size)
             moment = (epoch0 + epoch) * STRIDE + within
-            dice.manual_seed(torch_seed(self.seed, "dropout", moment))
+            if self.random:
+                dice.manual_seed(torch_seed(self.seed, "dropout", moment))
             rows = torch.from_numpy(order[where])
             x = self._batch(self.x, rows)
             y = self._noisy(phase, self.y[rows], noise[where], moment)
@@ -148,11 +156,13 @@ class TorchTrainer:
             if phase.second_batch is not None:
                 rows = torch.from_numpy(others[where])
                 batches.append((self._batch(self.x, rows), self.y[rows]))
-            if not self._step(phase, batches):
-                return step
-            if phase.max_first_layer_norm is not None:
+            losses += [(step, value) for value in self._step(phase, batches)]
+            if not plain and phase.max_first_layer_norm is not None:
                 self._project(phase.max_first_layer_norm, phase.norm_rule)
-        return -1
+        if not losses:
+            return -1
+        bad = torch.isfinite(torch.stack([value for _, value in losses])).logical_not()
+        return losses[int(bad.nonzero()[0])][0] if bool(bad.any()) else -1
 
     def _noisy(self, phase: Phase, y: Tensor, sign: np.ndarray, moment: int) -> Tensor:
         """Return a batch's labels with the phase's label noise."""
@@ -209,16 +219,16 @@ class TorchTrainer:
                         found[f"{whose}/{names[p]}/{key_of}"] = _array(value)
         return found
 
-    def _step(self, phase: Phase, batches: list[tuple[Tensor, Tensor]]) -> bool:
-        """Take one step; return whether every loss on the way was finite.
+    def _step(self, phase: Phase, batches: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        """Take one step; return the losses on the way.
 
         The last of `batches` serves every gradient after its own. A parameter without a gradient
         takes no part in an ascent or a step.
         """
         optimizer: Any = self.optimizer
         if isinstance(optimizer, MSAM):
-            return math.isfinite(float(optimizer.step(*batches[0])))
-        losses: list[float] = []
+            return [optimizer.step(*batches[0]).detach()]
+        losses: list[Tensor] = []
         if phase.variation is not None:
             self.net.constant_statistics = phase.statistics == "constant"
 
@@ -227,13 +237,13 @@ class TorchTrainer:
             x, y = batches[min(len(losses), len(batches) - 1)]
             value = self.loss.torch(self.net(x), y)
             value.backward()  # type: ignore[no-untyped-call]
-            losses.append(value.item())
+            losses.append(value.detach())
             if phase.gamma == "fixed" or (phase.gamma == "unperturbed" and len(losses) == 1):
                 self.net.get_parameter("gamma").grad = None
             return value
 
         optimizer.step(closure)
-        return all(map(math.isfinite, losses))
+        return losses
 
     @torch.no_grad()
     def _project(self, limit: float, rule: str | None) -> None:

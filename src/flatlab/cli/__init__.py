@@ -3,7 +3,7 @@
 from . import anatomy as _anatomy  # noqa: F401  (each registers its commands)
 from . import experiments as _experiments  # noqa: F401
 from . import measuring as _measuring  # noqa: F401
-from . import reproducing as _reproducing  # noqa: F401
+from . import running as _running  # noqa: F401
 from . import theory as _theory  # noqa: F401
 from . import training as _training  # noqa: F401
 from .app import app as app

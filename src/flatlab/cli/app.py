@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -79,19 +78,9 @@ def interrupted() -> int:
 
 def emit(document: Any) -> None:
     """Print one JSON document; numbers that are not finite become null."""
+    from ..files.store import plain
 
-    def plain(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {str(name): plain(part) for name, part in value.items()}
-        if isinstance(value, list | tuple):
-            return [plain(part) for part in value]
-        if hasattr(value, "item"):  # a numpy scalar, whose booleans are no bool
-            value = value.item()
-        if isinstance(value, float):
-            return value if abs(value) < float("inf") else None
-        return value if isinstance(value, str | int | bool | None) else str(value)
-
-    print(json.dumps(plain(document)))
+    print(json.dumps(plain(document), default=str))
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,9 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..experiments.contract import Verdict
-from ..report.reproduction import summary
-from ..report.tables import number
+from ..report.tables import interval, number, with_intervals
 from ..training.interrupts import noticed
 from .progress import CheckProgress as CheckProgress
 from .progress import JobProgress as _Bars
@@ -27,6 +24,7 @@ from .progress import Waiting as Waiting
 if TYPE_CHECKING:
     from ..claims import Line
     from ..claims.verifying import Result, Verification
+    from ..experiments.results import Judged, Results
 
 # A file or a pipe has no width of its own.
 out = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
@@ -89,7 +87,7 @@ def print_table(
     if not rows:
         out.print(f"{title or 'table'}: (empty)")
         return
-    rows = [_with_intervals(row) for row in rows]
+    rows = [with_intervals(row) for row in rows]
     table = Table(
         title=title,
         title_justify="left",
@@ -129,73 +127,64 @@ def _widths(columns: Sequence[Sequence[str]]) -> list[int | None]:
     return list(words)
 
 
-def _with_intervals(row: Mapping[str, Any]) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
-    for name, value in row.items():
-        if f"{name}_low" in row:
-            ends = number(row[f"{name}_low"]), number(row[f"{name}_high"])
-            merged[name] = f"{number(value)} [{', '.join(ends)}]"
-        elif not name.endswith(("_low", "_high")):
-            merged[name] = value
-    return merged
+def print_results(results: Results) -> None:
+    """Print what came of some experiments: verdicts, seconds, findings, what was left out.
 
-
-def print_verdicts(verdicts: Sequence[Verdict]) -> None:
-    """Print each claim with its verdict and the number behind it."""
-    for v in verdicts:
-        interval = "" if v.low is None else f" [{number(v.low)}, {number(v.high)}]"
-        measured = escape(f"measured {number(v.measured)}{interval}, paper {v.paper}")
-        out.print(f"{MARKS[v.holds]}  [bold]{v.claim}[/]  {measured}", highlight=False)
-        explained = escape(f"{v.statement}: {v.reason}")
-        out.print(Padding(explained, (0, 0, 0, 4)), highlight=False)
-
-
-def print_reproduction(found: Mapping[str, Any]) -> None:
-    """Print all verdicts of a reproduction as one table, then what was left out, and findings.
-
-    On a terminal too narrow for the table each verdict is printed over some lines.
+    On a terminal too narrow for the table each verdict is printed over some lines. The tables and
+    pictures of a single experiment are printed too.
     """
-    title = f"{found['source']}, preset {found['preset']}"
+    alone = len(results.experiments) == 1
+    for part in results.experiments if alone else ():
+        for name, rows in part.tables.items():
+            print_table(rows, name)
     if out.width < TABLE_WIDTH:
-        for part in found["experiments"]:
-            print_line(f"{part['id']}, preset {found['preset']}")
-            rows = [row for row in found["verdicts"] if row["experiment"] == part["id"]]
-            print_verdicts([_verdict(row) for row in rows])
+        for part in results.experiments:
+            if not alone:
+                print_line(f"{part.id}, preset {results.preset}")
+            for verdict in results.of(part.id):
+                _print_verdict(verdict)
     else:
         styles = {"holds": "green", "fails": "red", f"not{NO_BREAK}assessed": "yellow"}
-        print_table([_cells(row) for row in found["verdicts"]], title, styles)
+        rows = [_cells(verdict) for verdict in results.verdicts]
+        print_table(rows, f"{results.name}, preset {results.preset}", styles)
     columns = ("id", "seeds", "runs", "epochs", "training_seconds", "wall_seconds")
-    seconds = [{name: part[name] for name in columns} for part in found["experiments"]]
-    print_table(seconds, "seconds")
-    for part in found["experiments"]:
-        if part["finding"]:
-            print_line(f"finding, {part['id']}: {part['finding']}")
-        for note in part["notes"]:
-            print_line(f"note, {part['id']}: {note}")
-    for part in found["left_out"]:
-        seeds = f" ({part['seeds']} of {part['of']} seeds ran)" if part["of"] else ""
-        print_line(f"left out, {part['experiment']}{seeds}: {part['reason']}")
-    wall = found["wall_seconds"]
+    if any(part.runs for part in results.experiments):
+        seconds = [{n: getattr(part, n) for n in columns} for part in results.experiments]
+        print_table(seconds, "seconds")
+    for part in results.experiments:
+        of = "" if alone else f", {part.id}"
+        if part.finding:
+            print_line(f"finding{of}: {part.finding}")
+        for note in part.notes:
+            print_line(f"note{of}: {note}")
+        for figure in part.figures if alone else ():
+            print_line(f"picture: {results.folder}/{figure}")
+    for left in results.left_out:
+        seeds_run = f" ({left.seeds} of {left.of} seeds ran)" if left.of else ""
+        print_line(f"left out, {left.experiment}{seeds_run}: {left.reason}")
+    wall = results.wall_seconds
     clock = "" if wall is None else f", {wall:.0f} s of wall-clock"
-    print_line(f"{summary(found)} {found['training_seconds']:.0f} s of training{clock}.")
+    print_line(f"{results.summary()} {results.training_seconds:.0f} s of training{clock}.")
+    print_line(f"files: {results.folder}")
 
 
-def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
-    interval = "" if row["low"] is None else f" [{number(row['low'])}, {number(row['high'])}]"
+def _print_verdict(v: Judged) -> None:
+    """Print a claim with its verdict and the number behind it."""
+    measured = escape(f"measured {interval(v.measured, v.low, v.high)}, paper {v.paper}")
+    out.print(f"{MARKS[v.holds]}  [bold]{v.claim}[/]  {measured}", highlight=False)
+    explained = escape(f"{v.statement}: {v.reason}")
+    out.print(Padding(explained, (0, 0, 0, 4)), highlight=False)
+
+
+def _cells(v: Judged) -> dict[str, Any]:
     return {
-        "verdict": row["verdict"].replace(" ", NO_BREAK),
-        "claim": row["claim"],
-        "measured": f"{number(row['measured'])}{interval}",
-        "paper": str(row["paper"]),
-        "what and why": f"{row['statement']}: {row['reason']}",
-        "experiment": row["experiment"],
+        "verdict": v.verdict.replace(" ", NO_BREAK),
+        "claim": v.claim,
+        "measured": interval(v.measured, v.low, v.high),
+        "paper": str(v.paper),
+        "what and why": f"{v.statement}: {v.reason}",
+        "experiment": v.experiment,
     }
-
-
-def _verdict(row: Mapping[str, Any]) -> Verdict:
-    holds = {"holds": True, "fails": False, "not assessed": None}[row["verdict"]]
-    fields = {field.name: row[field.name] for field in dataclasses.fields(Verdict)[:6]}
-    return Verdict(**fields, holds=holds, reason=row["reason"])
 
 
 def print_verification(found: Verification, hidden: Sequence[str] = ()) -> None:

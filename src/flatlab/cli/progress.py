@@ -15,19 +15,14 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 class JobProgress:
     """One line a running job: bar, time left, loss, trace, test error; one line for all of them.
 
-    Shows nothing unless stdout is a terminal and `quiet` is off. `expected` has the seconds that
-    jobs are expected to take; the time left of all of them is then judged by it, at the pace so
-    far, and otherwise by their number.
+    Shows nothing unless stdout is a terminal and `quiet` is off. Once it knows what to `expect`,
+    the time left of all jobs is judged by their expected seconds at the pace so far, and without
+    that by their number.
     """
 
-    def __init__(
-        self,
-        total: int,
-        quiet: bool,
-        expected: Mapping[str, float] | None = None,
-        workers: int = 1,
-    ):
-        self.expected, self.workers = dict(expected or {}), workers
+    def __init__(self, quiet: bool):
+        self.expected: Mapping[str, float] = {}
+        self.workers = 1
         self.done: dict[str, float] = {}
         self.shown = sys.stdout.isatty() and not quiet
         self.progress = Progress(
@@ -43,10 +38,14 @@ class JobProgress:
         self.started: dict[str, float] = {}
         self.first: dict[str, float] = {}
         self.tasks: dict[str, TaskID] = {}
-        self.total, self.finished, self.begun = total, 0, time.monotonic()
-        self.all = self.progress.add_task(
-            f"{total} runs", total=total, left="", now="", visible=total > 1
-        )
+        self.total, self.finished, self.begun = 1, 0, time.monotonic()
+        self.all = self.progress.add_task("", total=None, left="", now="", visible=False)
+
+    def expect(self, total: int, expected: Mapping[str, float], workers: int) -> None:
+        """Take the number of runs, the seconds expected of those to do, and the workers."""
+        self.total, self.expected, self.workers = total, dict(expected), max(workers, 1)
+        self.begun = time.monotonic()
+        self.progress.update(self.all, total=total, description=f"{total} runs", visible=total > 1)
 
     def __enter__(self) -> JobProgress:
         self.progress.__enter__()
@@ -68,7 +67,7 @@ class JobProgress:
                 f"  {name}", total=1, left="", now="starting (compiles on first use)"
             )
         elif kind == "progress":
-            done = info["epoch"] / info["epochs"]
+            done = info["epoch"] / info["epochs"] if "epoch" in info else info.get("done", 0.0)
             # A resumed run starts part of the way: time left is judged by this sitting's share.
             first = self.first.setdefault(name, done)
             spent = time.monotonic() - self.started[name]

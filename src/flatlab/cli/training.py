@@ -66,7 +66,7 @@ def train(
     from ..training.session import run_config
     from .console import JobProgress
 
-    with JobProgress(1, quiet=as_json) as progress:
+    with JobProgress(quiet=as_json) as progress:
         progress.update("train", "started", {})
         made = run_config(
             plan,

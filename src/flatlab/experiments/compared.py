@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..training.run import Run
-from .contract import Interval
+from .contract import Interval, shortfalls, sizes
 
 if TYPE_CHECKING:
     from .arms import AnyArm, Comparison
@@ -91,14 +91,7 @@ def by_seed(runs: Mapping[str, Run], name: Callable[[int], str], seeds: int) -> 
 
 def large_enough(settings: Any, least: Any) -> bool:
     """Return whether no size and no number of epochs is below that of other settings."""
-    return all(
-        getattr(settings, field.name) >= getattr(least, field.name)
-        for field in dataclasses.fields(least)
-        if field.name in ("d", "n")
-        or field.name.startswith("n_")
-        or "epochs" in field.name
-        or "width" in field.name
-    )
+    return not shortfalls(settings, sizes(least))
 
 
 def diverged(runs: Mapping[str, Run]) -> tuple[str, ...]:

@@ -1,17 +1,20 @@
-"""What an experiment is, and the data it returns. Drawing is for `report`, printing for the CLI."""
+"""What an experiment is, what it plans, and the data it returns.
+
+Drawing is for `report`, printing for the command line.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import special
 
 from ..plots import Plot
+from ..specs import digest
 from ..training.config import RunConfig
-from ..training.run import Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,14 +81,76 @@ class Findings:
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """One run of an experiment: a name that is unique in it, and what to run.
+    """A training run of an experiment.
 
-    `ours` marks a run that the source does not have.
+    Attributes:
+        name: Unique in the experiment.
+        config: What to train.
+        ours: Whether the source does not have this run.
+        after: The name of a planned run whose final parameters this one starts from.
     """
 
     name: str
     config: RunConfig
     ours: bool = False
+    after: str = ""
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs it trains for."""
+        return self.config.epochs
+
+    def identity(self, before: str = "") -> str:
+        """Return the digest that names it; `before` is the identity of what it comes after."""
+        if not before:
+            return self.config.digest()
+        return digest({"config": self.config.to_dict(), "after": before})
+
+
+@dataclasses.dataclass(frozen=True)
+class Computation:
+    """A function by name and the plain data to call it with; the dict it returns is stored.
+
+    Attributes:
+        name: Unique in the experiment.
+        target: "package.module:function", called as `function(payload, report)`. `report(info)`
+            shows progress; info["done"] is the part that is done, from 0 to 1.
+        payload: Plain data. If the computation comes after another, the function finds the
+            directory of that one in `payload["after"]`.
+        after: The name of the planned run or computation whose result it needs.
+        seconds: How long it is expected to take; decides the order, and what fits a budget.
+        ours: Whether the source does not have it.
+    """
+
+    name: str
+    target: str
+    payload: Mapping[str, Any]
+    after: str = ""
+    seconds: float = 1.0
+    ours: bool = False
+
+    @property
+    def epochs(self) -> int:
+        """A computation trains nothing."""
+        return 0
+
+    def identity(self, before: str = "") -> str:
+        """Return the digest that names it; `before` is the identity of what it comes after."""
+        fields = {"target": self.target, "payload": dict(self.payload)}
+        return digest({**fields, "after": before} if before else fields)
+
+
+def measurement(name: str, run: str, measures: Sequence[str], **options: Any) -> Computation:
+    """Return the job that measures the end of a planned run.
+
+    Args:
+        name: Unique in the experiment.
+        run: The name of the planned run.
+        measures: Which measures, as `fl.measure` takes them.
+        options: `seconds` and `ours` of a `Computation`.
+    """
+    target = "flatlab.experiments.computing:measure_end"
+    return Computation(name, target, {"measures": list(measures)}, after=run, **options)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,9 +163,13 @@ class Experiment:
         figure: Which figure or table of it.
         claim: What it claims, in one sentence.
         presets: Name → settings (a spec); a field of the settings can be set by `--set`.
-        plan: Settings → runs, the longest first.
-        analyse: (settings, preset, runs by name) → findings. Runs that failed are missing.
+        plan: Settings → runs and computations, the longest first.
+        analyse: (settings, preset, results by name) → findings. The result of a run is a `Run`,
+            that of a computation a `Computed`; those that failed are missing.
         module: The file that defines it; its docstring is the experiment's header.
+        least: Setting → the smallest value that can decide a claim. By default the sizes and
+            epochs of the preset `lab`, whatever the number of seeds.
+        undecided: Presets that are too small to decide anything, even with larger settings.
     """
 
     id: str
@@ -108,6 +177,38 @@ class Experiment:
     figure: str
     claim: str
     presets: Mapping[str, Any]
-    plan: Callable[[Any], list[Planned]]
-    analyse: Callable[[Any, str, Mapping[str, Run]], Findings]
+    plan: Callable[[Any], Sequence[Planned | Computation]]
+    analyse: Callable[[Any, str, Mapping[str, Any]], Findings]
     module: str
+    least: Mapping[str, float] | None = None
+    undecided: tuple[str, ...] = ("quick",)
+
+    def too_small(self, settings: Any, preset: str) -> str:
+        """Say which settings are too small to decide a claim; empty if none is."""
+        least = sizes(self.presets["lab"]) if self.least is None and "lab" in self.presets else {}
+        short = shortfalls(settings, self.least or least)
+        if short:
+            first = [f"{n} is {have:,} and must be at least {needs:,}" for n, have, needs in short]
+            more = f", and {len(first) - 3} more settings" if len(first) > 3 else ""
+            return f"too small to decide: {'; '.join(first[:3])}{more}"
+        if preset in self.undecided:
+            return f"the preset {preset} is for a first look and decides nothing: run another"
+        return ""
+
+
+def sizes(settings: Any) -> dict[str, float]:
+    """Return the settings that are sizes: dimensions, examples, widths and epochs."""
+    return {
+        field.name: getattr(settings, field.name)
+        for field in dataclasses.fields(settings)
+        if field.name in ("d", "n")
+        or field.name.startswith("n_")
+        or "epochs" in field.name
+        or "width" in field.name
+    }
+
+
+def shortfalls(settings: Any, least: Mapping[str, float]) -> list[tuple[str, float, float]]:
+    """Return (name, value, least value) of each setting that is smaller than it must be."""
+    values = ((name, getattr(settings, name), needs) for name, needs in least.items())
+    return [(name, have, needs) for name, have, needs in values if have < needs]

@@ -1,126 +1,230 @@
-"""Running an experiment: settings, jobs, findings."""
+"""`run`: experiments → jobs → analyses → `Results`. Every command that runs anything calls it."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import UserError, unknown
 from ..files.store import ensure_directory, locked
-from ..jobs import OnEvent, Outcome
-from ..specs import parse_value
-from ..training.run import Run
-from . import CATALOGUE
-from .contract import Experiment, Findings, Planned
-from .pool import slots, train
+from ..jobs import OnEvent, usable_cores
+from ..specs import digest
+from ..training.run import versions
+from .assessing import (
+    Assessed,
+    Clock,
+    Levels,
+    assess,
+    epochs_of,
+    levels_of,
+    paper_hours,
+    record,
+    with_earlier_clock,
+)
+from .budget import Choice, everything, within
+from .catalogue import find, settings_of
+from .provenance import commit, machine
+from .results import LeftOut, Results
+from .work import Done, Work, carry_out, estimate, find_work
+
+Status = Literal["done", "out of time", "interrupted"]
+# Called with the number of runs, name → expected seconds of those to do, and the workers.
+OnPlan = Callable[[int, Mapping[str, float], int], None]
+# Called with the id of an experiment that is about to be analysed.
+OnAnalysis = Callable[[str], None]
 
 
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """What running an experiment gives: findings, the runs behind them, and what went wrong."""
-
-    experiment: Experiment
-    preset: str
-    settings: Any
-    findings: Findings
-    paths: tuple[Path, ...]
-    outcomes: tuple[Outcome, ...]
-
-
-def find(experiment_id: str) -> Experiment:
-    """Return an experiment of the catalogue."""
-    if experiment_id not in CATALOGUE:
-        raise unknown("experiment", experiment_id, CATALOGUE)
-    return CATALOGUE[experiment_id]
-
-
-def settings_of(
-    experiment: Experiment, preset: str, seeds: int | None, changes: Sequence[str]
-) -> Any:
-    """Return a preset's settings with `key=value` changes; values are written as in TOML."""
-    if preset not in experiment.presets:
-        raise unknown("preset", preset, experiment.presets)
-    settings = experiment.presets[preset]
-    values: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
-    fields = [field.name for field in dataclasses.fields(settings)]
-    if seeds is not None and "seeds" not in fields:
-        raise UserError(f"{experiment.id} draws nothing and has no seeds: leave --seeds out")
-    for change in changes:
-        key, equals, text = change.partition("=")
-        if not equals:
-            raise UserError(f"--set takes key=value, got {change!r}")
-        if key not in fields:
-            raise unknown("setting", key, fields)
-        values[key] = parse_value(text)
-    return dataclasses.replace(settings, **values)
-
-
-def run_experiment(
-    experiment: Experiment,
-    preset: str,
-    settings: Any,
-    out: Path,
+def run(
+    ids: str | Sequence[str],
+    preset: str = "lab",
     *,
+    out: str | Path = "results",
+    seeds: int | None = None,
+    changes: Mapping[str, Any] | None = None,
     workers: int | None = None,
+    budget: float | None = None,
     fresh: bool = False,
+    on_plan: OnPlan | None = None,
     on_event: OnEvent | None = None,
-) -> Report:
-    """Run what is not yet done, and analyse everything.
+    on_analysis: OnAnalysis | None = None,
+) -> Results:
+    """Run experiments: do what is not yet done, analyse what is complete, store the results.
 
-    `on_event` hears of the executor's events, and of "reused" for each run that was done before.
+    Args:
+        ids: Ids of experiments, or sources for all of theirs.
+        preset: Which preset; an experiment without it is left out.
+        out: Folder for results.
+        seeds: Number of seeds, if not the preset's.
+        changes: Setting → value; applies to the experiments that have the setting.
+        workers: Runs at a time; None is one for each core, 0 runs all in this process.
+        budget: Seconds of wall-clock for preparation and training; None is no end.
+        fresh: Whether to run again what is done.
+        on_plan: Hears what there is to do before it starts.
+        on_event: Hears of the events of jobs, and of "reused" for each run that was done before.
+        on_analysis: Hears of each analysis before it starts.
+
+    Raises:
+        UserError: An id, a preset, a setting or a value is not allowed.
+        BusyError: Another process runs one of these experiments in the same folder.
     """
-    planned = planned_runs(experiment, settings)
-    folder = folder_of(experiment, preset, out)
-    with held([folder], out):  # two of the same experiment would take each other's runs for busy
-        made = slots(planned, out, fresh)
-        trained = train(made, workers=workers, fresh=fresh, on_event=on_event)
-    keys = {p.name: p.config.digest() for p in planned}
-    runs = {name: trained.runs[key] for name, key in keys.items() if key in trained.runs}
-    return Report(
-        experiment,
-        preset,
-        settings,
-        analysed(experiment, settings, preset, runs, len(keys)),
-        tuple(made[keys[name]].path for name in runs),
-        tuple(trained.outcomes[key] for key in keys.values()),
-    )
+    started = time.monotonic()
+    asked, out = (ids,) if isinstance(ids, str) else tuple(ids), Path(out)
+    if seeds is not None and seeds < 1:
+        raise UserError(f"seeds must be >= 1, got {seeds}")
+    found = find(asked)
+    experiments = [e for e in found if preset in e.presets]
+    if not experiments:
+        raise unknown("preset", preset, {name for e in found for name in e.presets})
+    settings = settings_of(experiments, preset, seeds, changes)
+    parts = [levels_of(e, settings[e.id], preset, budget is not None) for e in experiments]
+    folder = out / folder_name(asked, preset)
+    with _held([folder, *(out / folder_name([e.id], preset) for e in experiments)], out):
+        request = _Request(
+            asked,
+            preset,
+            out,
+            folder,
+            parts,
+            usable_cores() if workers is None else workers,
+            budget,
+            fresh,
+            started,
+            {e.id: e.presets for e in found if e not in experiments},
+        )
+        results = request.carry_out(on_plan, on_event, on_analysis)
+        if results.status != "interrupted":
+            results.save()
+    return results
 
 
-def analysed(
-    experiment: Experiment, settings: Any, preset: str, runs: Mapping[str, Run], planned: int
-) -> Findings:
-    """Return an experiment's findings; where runs are missing, none of its claims is decided."""
-    findings = experiment.analyse(settings, preset, runs)
-    if len(runs) == planned:
-        return findings
-    reason = f"without {planned - len(runs)} of its {planned} runs nothing is decided"
-    verdicts = (dataclasses.replace(v, holds=None, reason=reason) for v in findings.verdicts)
-    return dataclasses.replace(findings, verdicts=tuple(verdicts))
+def folder_name(ids: Sequence[str], preset: str) -> str:
+    """Return the name of the folder of a request, below that of all results.
 
-
-def planned_runs(experiment: Experiment, settings: Any) -> list[Planned]:
-    """Return an experiment's runs; a network that this machine cannot hold is an error."""
-    planned = experiment.plan(settings)
-    for p in planned:
-        p.config.check_size(p.config.data.get("d", 1))
-    return planned
+    >>> folder_name(["source/figure"], "lab"), folder_name(["one/a", "one/b"], "lab")
+    ('source-figure-lab', 'one-a+one-b-lab')
+    """
+    name = "+".join(id.replace("/", "-") for id in ids)
+    if len(name) > 80:
+        name = f"{ids[0].replace('/', '-')}+{len(ids) - 1}-more-{digest({'ids': list(ids)})}"
+    return f"{name}-{preset}"
 
 
 @contextlib.contextmanager
-def held(folders: Sequence[Path], out: Path) -> Iterator[None]:
-    """Make the folders of an output and hold them for this process."""
+def _held(folders: Sequence[Path], out: Path) -> Iterator[None]:
+    """Make the folders and hold them: two that run the same would find its runs busy."""
     ensure_directory(out)
     ensure_directory(out / "runs")
     with contextlib.ExitStack() as stack:
-        for folder in folders:
+        for folder in dict.fromkeys(folders):
             ensure_directory(folder)
             stack.enter_context(locked(folder))
         yield
 
 
-def folder_of(experiment: Experiment, preset: str, out: Path) -> Path:
-    """Return where an experiment's pictures go."""
-    return out / f"{experiment.id.replace('/', '-')}-{preset}"
+@dataclasses.dataclass(frozen=True)
+class _Request:
+    """What one call of `run` is about; its folders are held."""
+
+    ids: tuple[str, ...]
+    preset: str
+    out: Path
+    folder: Path
+    parts: list[Levels]
+    workers: int
+    budget: float | None
+    fresh: bool
+    started: float
+    skipped: Mapping[str, Mapping[str, Any]]
+
+    def carry_out(
+        self, on_plan: OnPlan | None, on_event: OnEvent | None, on_analysis: OnAnalysis | None
+    ) -> Results:
+        """Do the work and analyse it."""
+        work = find_work((part.whole.planned for part in self.parts), self.out, self.fresh)
+        seconds = estimate(work, self.out)
+        choice = self._choose(work, seconds)
+        chosen = {
+            key: work[key]
+            for part in self.parts
+            if (level := choice.levels[part.experiment.id])
+            for key in part.levels[level - 1].planned
+        }
+        if on_plan:
+            on_plan(len(chosen), {work[k].name: seconds[k] for k in choice.order}, self.workers)
+        clock = Clock(on_event)
+        until = None if self.budget is None else self.started + self.budget
+        done = carry_out(
+            chosen,
+            workers=self.workers,
+            fresh=self.fresh,
+            on_event=clock,
+            until=until,
+            order=choice.order,
+        )
+        stopped = any(o.status == "interrupted" for o in done.outcomes.values())
+        late = until is not None and time.monotonic() >= until
+        status: Status = "done" if not stopped else "out of time" if late else "interrupted"
+        made: list[Assessed] = []
+        for part in self.parts if status != "interrupted" else []:
+            if on_analysis:
+                on_analysis(part.experiment.id)
+            level = choice.levels[part.experiment.id]
+            reached = part.complete(done.made, level) if status == "out of time" else level
+            made.append(assess(part, level, reached, chosen, done, seconds, clock))
+        return self._results(status, made, chosen, done)
+
+    def _choose(self, work: Mapping[str, Work], seconds: Mapping[str, float]) -> Choice:
+        there = {key: one.made for key, one in work.items() if one.made is not None}
+        offers = [part.offer(there, self.budget is not None) for part in self.parts]
+        if self.budget is None:
+            return everything(offers, seconds)
+        left = self.budget - (time.monotonic() - self.started)
+        return within(offers, seconds, left, max(self.workers, 1))
+
+    def _results(
+        self,
+        status: Status,
+        made: Sequence[Assessed],
+        chosen: Mapping[str, Work],
+        done: Done,
+    ) -> Results:
+        parts = [one.part for one in made]
+        wall: float | None = round(time.monotonic() - self.started, 2)
+        if status != "interrupted":
+            parts, wall = with_earlier_clock(self.folder, parts, wall, chosen)
+        skipped = [
+            LeftOut(
+                experiment=id,
+                seeds=0,
+                of=None,
+                estimated_seconds=None,
+                reason=f"it has no preset {self.preset} (it has {', '.join(presets)})",
+            )
+            for id, presets in self.skipped.items()
+        ]
+        users = {part.id: part.digests for part in parts}
+        runs = [record(key, one, done, users) for key, one in chosen.items()]
+        return Results(
+            ids=self.ids,
+            preset=self.preset,
+            status=status,
+            folder=self.folder.as_posix(),
+            experiments=tuple(parts),
+            verdicts=tuple(v for one in made for v in one.verdicts),
+            left_out=(*(one.left_out for one in made if one.left_out), *skipped),
+            runs=tuple(runs),
+            budget_seconds=self.budget,
+            jobs=self.workers,
+            wall_seconds=wall,
+            training_seconds=round(sum(run.seconds or 0.0 for run in runs), 2),
+            epochs=sum(epochs_of(one) for one in done.made.values()),
+            **paper_hours([part.experiment for part in self.parts]),
+            commit=commit(),
+            versions=versions(),
+            machine=machine(),
+            plots={one.part.id: one.plots for one in made},
+        )

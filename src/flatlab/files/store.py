@@ -244,7 +244,7 @@ class RunStore:
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Write a document as JSON; a float that is not finite becomes null."""
-    text = json.dumps(_plain(document), indent=2, allow_nan=False)
+    text = json.dumps(plain(document), indent=2, allow_nan=False)
     write_atomically(path, text.encode() + b"\n")
 
 
@@ -349,11 +349,12 @@ def _leaves(value: Any, key: str = "") -> dict[str, str]:
     return {key: json.dumps(value)}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it: numbers that are not finite become None."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {str(name): _plain(part) for name, part in value.items()}
+        return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return _plain(value.tolist()) if hasattr(value, "tolist") else value  # numpy's own
+        return [plain(part) for part in value]
+    return plain(value.tolist()) if hasattr(value, "tolist") else value  # numpy's own

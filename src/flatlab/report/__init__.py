@@ -1,10 +1,10 @@
-"""Figures and tables from findings; the only room with matplotlib."""
+"""Pictures, tables and pages; the only room with matplotlib and jinja2."""
 
 from .compact import compact as compact
 from .figures import draw as draw
 from .figures import save as save
-from .reproduction import write as write_reproduction
+from .publishing import publish as publish
 from .tables import markdown as markdown
 from .tables import number as number
 
-__all__ = ["compact", "draw", "markdown", "number", "save", "write_reproduction"]
+__all__ = ["compact", "draw", "markdown", "number", "publish", "save"]

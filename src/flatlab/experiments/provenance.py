@@ -1,7 +1,9 @@
-"""Which source code this is: the commit, where it can be known."""
+"""Where a result comes from: the commit of the source code and the machine."""
 
 from __future__ import annotations
 
+import os
+import platform
 import subprocess
 from pathlib import Path
 
@@ -23,3 +25,14 @@ def commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return asked.stdout.strip() or None
+
+
+def machine() -> dict[str, str | int | None]:
+    """Return the processor, the number of cores and the system that seconds were measured on."""
+    cpu = platform.processor() or platform.machine()
+    listing = Path("/proc/cpuinfo")
+    if listing.exists():
+        lines = listing.read_text(encoding="utf-8", errors="replace").splitlines()
+        names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        cpu = next(names, cpu)
+    return {"cpu": cpu, "cores": os.cpu_count(), "system": platform.system()}

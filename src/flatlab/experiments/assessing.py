@@ -1,0 +1,270 @@
+"""From what was made to the parts of `Results`: analyses, what is left out, records, seconds."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import StoreError, UserError
+from ..files.store import RunStore, plain
+from ..jobs import Job, OnEvent
+from ..specs import to_dict
+from .budget import Offer
+from .catalogue import hours_per_epoch, paper_epochs, seeds_of, with_seeds
+from .computing import Computed
+from .contract import Computation, Experiment, Findings, Planned
+from .results import Judged, LeftOut, Part, Results, RunRecord
+from .work import Done, Work, planned_work
+
+PICTURES = "pictures"
+
+
+def analysed(
+    experiment: Experiment, settings: Any, preset: str, made: Mapping[str, Any], planned: int
+) -> Findings:
+    """Return an experiment's findings, none of its claims decided where that cannot be.
+
+    That is so where results are missing, and where the settings are too small.
+
+    Args:
+        experiment: The experiment.
+        settings: Its settings.
+        preset: The preset they come from.
+        made: Results by name.
+        planned: How many there should be.
+    """
+    findings = experiment.analyse(settings, preset, made)
+    if len(made) < planned:
+        reason = f"without {planned - len(made)} of its {planned} runs nothing is decided"
+        return _undecided(findings, reason)
+    reason = experiment.too_small(settings, preset)
+    return _undecided(findings, reason, measured=True) if reason else findings
+
+
+def _undecided(findings: Findings, reason: str, measured: bool = False) -> Findings:
+    """Return findings without a decision; with `measured`, what has no number keeps its reason."""
+    verdicts = (
+        v
+        if measured and v.measured is None
+        else dataclasses.replace(v, holds=None, reason=reason, because="")
+        for v in findings.verdicts
+    )
+    return dataclasses.replace(findings, verdicts=tuple(verdicts))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Level:
+    """What an experiment runs with some number of seeds: settings, and digest → what is planned."""
+
+    settings: Any
+    planned: Mapping[str, Planned | Computation]
+
+
+@dataclasses.dataclass(frozen=True)
+class Levels:
+    """An experiment with one seed, with two, and so on; without a budget only with all."""
+
+    experiment: Experiment
+    preset: str
+    levels: tuple[_Level, ...]
+
+    @property
+    def whole(self) -> _Level:
+        """The experiment with all its seeds."""
+        return self.levels[-1]
+
+    def complete(self, made: Mapping[str, Any], most: int) -> int:
+        """Return the largest level, up to one, whose results are all there."""
+        levels = enumerate(self.levels[:most], 1)
+        return max((k for k, level in levels if level.planned.keys() <= made.keys()), default=0)
+
+    def findings(self, level: int, made: Mapping[str, Any]) -> Findings:
+        """Analyse the results of a level; level 0 has none and decides nothing."""
+        at = self.levels[level - 1] if level else self.whole
+        there = {p.name: made[key] for key, p in at.planned.items() if key in made} if level else {}
+        planned = len(at.planned) if level else 0
+        return analysed(self.experiment, at.settings, self.preset, there, planned)
+
+    def offer(self, made: Mapping[str, Any], asked: bool) -> Offer:
+        """Return the experiment as `budget` chooses among it; verdicts count only if `asked`."""
+        levels = tuple(tuple(level.planned) for level in self.levels)
+        if not asked:
+            return Offer(self.experiment.id, levels, 0, 0)
+        verdicts = self.findings(self.complete(made, len(levels)), made).verdicts
+        undecided = sum(verdict.holds is None for verdict in verdicts)
+        return Offer(self.experiment.id, levels, undecided, len(verdicts))
+
+
+def levels_of(experiment: Experiment, settings: Any, preset: str, by_seed: bool) -> Levels:
+    """Plan an experiment: with `by_seed` for each number of seeds, otherwise only for all."""
+    most = seeds_of(settings) or 1
+    each = [with_seeds(settings, k) for k in range(1, most)] if by_seed else []
+    levels = tuple(_Level(s, planned_work(experiment, s)) for s in (*each, settings))
+    return Levels(experiment, preset, levels)
+
+
+@dataclasses.dataclass(frozen=True)
+class Assessed:
+    """What came of one experiment, for the document and for the pictures."""
+
+    part: Part
+    verdicts: tuple[Judged, ...]
+    left_out: LeftOut | None
+    plots: tuple[Any, ...]
+
+
+def assess(
+    part: Levels,
+    chosen: int,
+    level: int,
+    work: Mapping[str, Work],
+    done: Done,
+    seconds: Mapping[str, float],
+    clock: Clock,
+) -> Assessed:
+    """Analyse one experiment: `chosen` is its level by plan, `level` the one that is complete."""
+    experiment, at = part.experiment, part.levels[level - 1] if level else part.whole
+    findings = part.findings(level, done.made)
+    keys = [key for key in at.planned if key in done.made] if level else []
+    left = sum(seconds.get(key, 0.0) for key in part.whole.planned if key not in done.made)
+    why = []
+    if level < len(part.levels):
+        what = "the budget was over" if level < chosen else "it did not fit the budget"
+        why.append(f"{what}, some {left:.0f} s of training are left (estimated)")
+    failed = [p.name for key, p in at.planned.items() if key not in done.made] if level else []
+    if failed:
+        why.append(f"these runs failed: {', '.join(failed)}")
+    if not level:
+        findings = Findings(_undecided(findings, f"left out: {why[0]}").verdicts, {}, ())
+    plots = _named(experiment, findings.plots) if keys or not at.planned else ()
+    wanted = seeds_of(part.whole.settings)
+    seeds = None if wanted is None else level if level < len(part.levels) else wanted
+    made = [done.made[key] for key in keys]
+    found = Part(
+        id=experiment.id,
+        source=experiment.source,
+        figure=experiment.figure,
+        claim=experiment.claim,
+        settings=plain(to_dict(at.settings)),
+        seeds=seeds,
+        of=wanted,
+        runs=len(keys),
+        digests=tuple(keys),
+        epochs=sum(epochs_of(one) for one in made),
+        training_seconds=round(sum(one.seconds for one in made), 2),
+        wall_seconds=round(clock.seconds({work[key].name for key in keys}), 2),
+        **paper_hours([experiment]),
+        paper_hours_per_epoch=hours_per_epoch(experiment),
+        finding=findings.finding,
+        notes=findings.notes,
+        tables=plain(findings.tables),
+        figures=tuple(f"{PICTURES}/{plot.name}.png" for plot in plots),
+    )
+    out = LeftOut(
+        experiment=experiment.id,
+        seeds=seeds if keys else 0,
+        of=wanted,
+        estimated_seconds=round(left, 1),
+        reason="; ".join(why),
+    )
+    verdicts = tuple(Judged.of(v, experiment.id, part.preset) for v in findings.verdicts)
+    return Assessed(found, verdicts, out if why else None, plots)
+
+
+def _named(experiment: Experiment, plots: Sequence[Any]) -> tuple[Any, ...]:
+    """Return pictures whose names begin with that of their experiment."""
+    name = experiment.id.partition("/")[2]
+    return tuple(
+        plot
+        if plot.name.startswith(name)
+        else dataclasses.replace(plot, name=f"{name}-{plot.name}")
+        for plot in plots
+    )
+
+
+def record(key: str, work: Work, done: Done, users: Mapping[str, Sequence[str]]) -> RunRecord:
+    """Return what the document says of a run; `users` is experiment → digests."""
+    made, outcome = done.made.get(key), done.outcomes.get(key)
+    failed = outcome is not None and outcome.status == "failed"
+    status: Any = made.status if made else outcome.status if outcome else "not started"
+    return RunRecord(
+        name=work.name,
+        names=work.names,
+        kind="training" if isinstance(work.planned, Planned) else "computation",
+        experiments=tuple(id for id, keys in users.items() if key in keys),
+        digest=key,
+        path=f"runs/{work.path.name}",
+        status=status,
+        error=outcome.error if outcome is not None and failed else None,
+        exit_code=outcome.exit_code if outcome is not None and failed else 0,
+        reused=work.made is not None,
+        epochs=work.planned.epochs,
+        seconds=round(made.seconds, 3) if made else None,
+        sha256=RunStore(work.path, {}).result_checksum() if made else None,
+    )
+
+
+def epochs_of(made: Any) -> int:
+    """Return the epochs that a run trained for; a computation trains nothing."""
+    return 0 if isinstance(made, Computed) else int(made.columns["epoch"][-1])
+
+
+def paper_hours(experiments: Sequence[Experiment]) -> dict[str, Any]:
+    """Return epochs and hours of the paper's own runs, or None where it says nothing of hours."""
+    timed = [(e, rate) for e in experiments if (rate := hours_per_epoch(e))]
+    epochs = paper_epochs(*(e for e, _ in timed))
+    if not epochs:
+        return {"paper_epochs": None, "paper_hours": None}
+    return {"paper_epochs": epochs, "paper_hours": timed[0][1] * epochs}
+
+
+def with_earlier_clock(
+    folder: Path, parts: Sequence[Part], wall: float | None, work: Mapping[str, Work]
+) -> tuple[list[Part], float | None]:
+    """Where this sitting had nothing to do, take the wall-clock of an earlier one, or None."""
+    earlier: Results | None = None
+    with contextlib.suppress(UserError, StoreError):
+        earlier = Results.load(folder)
+    parts_before = earlier.experiments if earlier else ()
+    before = {(p.id, frozenset(p.digests)): p.wall_seconds for p in parts_before}
+    to_do = {key for key, one in work.items() if one.made is None}
+    kept = [
+        part.model_copy(update={"wall_seconds": before.get((part.id, frozenset(part.digests)))})
+        if part.digests and to_do.isdisjoint(part.digests)
+        else part
+        for part in parts
+    ]
+    if work and not to_do:
+        same = earlier is not None and {run.digest for run in earlier.runs} == set(work)
+        wall = earlier.wall_seconds if earlier is not None and same else None
+    return kept, wall
+
+
+class Clock:
+    """Passes events on, and notes when each run was under way."""
+
+    def __init__(self, on_event: OnEvent | None) -> None:
+        self.on_event = on_event
+        self.started: dict[str, float] = {}
+        self.spans: dict[str, tuple[float, float]] = {}
+
+    def __call__(self, job: Job, kind: str, info: dict[str, Any]) -> None:
+        """Take an event of a job."""
+        if kind == "started":
+            self.started[job.name] = time.monotonic()
+        elif kind == "finished" and job.name in self.started:
+            self.spans[job.name] = (self.started[job.name], time.monotonic())
+        if self.on_event:
+            self.on_event(job, kind, info)
+
+    def seconds(self, names: set[str]) -> float:
+        """Return the time in which at least one of these runs was under way."""
+        total, end = 0.0, 0.0
+        for first, last in sorted(span for name, span in self.spans.items() if name in names):
+            total += max(0.0, last - max(first, end))
+            end = max(end, last)
+        return total

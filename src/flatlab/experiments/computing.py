@@ -1,0 +1,119 @@
+"""What a job of an experiment does in its process: compute and store, measure, or train on.
+
+The directory of a computation holds its `result.json`: what was asked, what came out, and a
+checksum. A kill leaves no result, and the same computation starts again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from ..files.documents import read_document, write_document
+from ..files.store import RESULT, ensure_directory, locked
+from ..training.config import RunConfig
+from ..training.run import load_run, params_digest, start_table, versions
+
+Report = Callable[[dict[str, Any]], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Computed:
+    """The stored result of a computation, as an analysis gets it.
+
+    Attributes:
+        result: What the function returned.
+        seconds: How long it took.
+        path: Its directory.
+        status: Always "done"; a `Run` may also have diverged.
+    """
+
+    result: Mapping[str, Any]
+    seconds: float
+    path: Path
+    status: str = "done"
+
+
+def load_computed(path: Path, asked: Mapping[str, Any]) -> Computed | None:
+    """Return the stored result of what was asked; None if there is none, or one of another."""
+    found = read_document(path / RESULT)
+    if found is None or found.get("asked") != asked:
+        return None
+    return Computed(found["result"], float(found["seconds"]), path)
+
+
+def compute(payload: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Call a function and store what it returns: a target of jobs.
+
+    The payload is {"asked": {"target", "payload", "after"}, "out": directory, "after": directory
+    or None, "fresh": bool}.
+    """
+    asked, path = payload["asked"], Path(payload["out"])
+    given = asked["payload"] | ({"after": payload["after"]} if payload["after"] else {})
+    ensure_directory(path)
+    with locked(path):
+        made = None if payload["fresh"] else load_computed(path, asked)
+        if made is None:
+            started = time.monotonic()
+            result = _function(asked["target"])(given, report)
+            if not isinstance(result, dict):
+                raise UserError(
+                    f"{asked['target']} must return a dict, got {type(result).__name__}"
+                )
+            seconds = time.monotonic() - started
+            document = {"asked": asked, "result": result, "seconds": seconds}
+            write_document(path / RESULT, {**document, "versions": versions()})
+    return {"status": "done", "path": str(path)}
+
+
+def train_on(payload: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Train from the end of another run: a target of jobs.
+
+    The payload is {"config", "out": directory, "after": directory, "fresh": bool}.
+    """
+    from ..training.session import run_config
+
+    config = RunConfig.from_dict(payload["config"])
+    started = dataclasses.replace(config, start=start_table(payload["after"]))
+    run = run_config(started, out=payload["out"], fresh=payload["fresh"], report=report)
+    return {**run.result(), "path": payload["out"]}
+
+
+def starts_from(config: RunConfig, planned: RunConfig, before: Path) -> bool:
+    """Return whether a configuration is the planned one, started from the end of a run."""
+    start = config.start or {}
+    if dataclasses.replace(config, start=None).digest() != planned.digest():
+        return False
+    return bool(start.get("sha256") == params_digest(load_run(before).params))
+
+
+def measure_end(payload: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Measure the end of the run that this comes after: the function of `measurement`."""
+    from ..measures.measuring import measure
+
+    run = load_run(payload["after"])
+    found = measure(
+        run.module(),
+        run.config.loss,
+        run.dataset(),
+        payload["measures"],
+        seed=run.config.seed,
+        progress=False,
+    )
+    return {"measures": found.to_dict()}
+
+
+def _function(target: str) -> Callable[[dict[str, Any], Report], Any]:
+    module, _, name = target.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"cannot find the function {target!r}: {error}") from None
+    if not callable(found):
+        raise UserError(f"{target!r} is no function")
+    return found  # type: ignore[no-any-return]

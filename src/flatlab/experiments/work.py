@@ -1,0 +1,252 @@
+"""The runs and computations of some experiments: found where they are done, made once where not.
+
+Each is named by a digest of what it is, so two experiments that plan the same run under different
+names share it, in one call as in one folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import FlatlabError, StoreError
+from ..files.store import RunStore, run_directories
+from ..jobs.costs import CostModel, kernels
+from ..jobs import Job, OnEvent, Outcome, run_jobs
+from ..training.config import RunConfig
+from ..training.run import Run, load_run, read_result
+from .computing import Computed, load_computed, starts_from
+from .contract import Computation, Experiment, Planned
+
+Made = Run | Computed
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """One distinct run or computation.
+
+    Attributes:
+        name: Its first name, made unique.
+        names: All names it was planned under.
+        planned: What to do.
+        before: The digest of the work it comes after, or "".
+        path: Its directory.
+        made: What is there, if it is over; None if it is still to do.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    planned: Planned | Computation
+    before: str
+    path: Path
+    made: Made | None
+
+    def job(self, before: Path | None, fresh: bool) -> Job:
+        """Return the job that does it; `before` is the directory of what it comes after."""
+        after = None if before is None else str(before)
+        payload: dict[str, Any] = {"out": str(self.path), "fresh": fresh}
+        if isinstance(self.planned, Computation):
+            asked = asked_of(self.planned, self.before)
+            payload |= {"asked": asked, "after": after}
+            return Job(self.name, "flatlab.experiments.computing:compute", payload)
+        payload["config"] = self.planned.config.to_dict()
+        if after is None:
+            return Job(self.name, "flatlab.training.session:run_job", payload)
+        payload["after"] = after
+        return Job(self.name, "flatlab.experiments.computing:train_on", payload)
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """What came of the work, by digest: results, and how the jobs ended that were started."""
+
+    made: Mapping[str, Made]
+    outcomes: Mapping[str, Outcome]
+
+
+def planned_work(experiment: Experiment, settings: Any) -> dict[str, Planned | Computation]:
+    """Return digest → what an experiment plans; what comes after another follows it.
+
+    Raises:
+        UserError: This machine cannot hold a network.
+        ValueError: A name is not unique, or `after` names nothing that is planned.
+    """
+    plan = experiment.plan(settings)
+    by_name = {p.name: p for p in plan}
+    if len(by_name) < len(plan):
+        raise ValueError(f"{experiment.id} plans two runs of one name")
+    keys: dict[str, str] = {}
+
+    def key_of(p: Planned | Computation, above: tuple[str, ...] = ()) -> str:
+        if p.name in above or (p.after and p.after not in by_name):
+            raise ValueError(f"{experiment.id}: {p.name} cannot come after {p.after!r}")
+        if p.name not in keys:
+            before = key_of(by_name[p.after], (*above, p.name)) if p.after else ""
+            keys[p.name] = p.identity(before)
+        return keys[p.name]
+
+    for p in plan:
+        key_of(p)
+        if isinstance(p, Planned):
+            p.config.check_size(p.config.data.get("d", 1))
+    return {key: by_name[name] for name, key in keys.items()}
+
+
+def asked_of(planned: Computation, before: str) -> dict[str, Any]:
+    """Return what identifies a computation, as plain data."""
+    return {"target": planned.target, "payload": dict(planned.payload), "after": before}
+
+
+def find_work(
+    plans: Iterable[Mapping[str, Planned | Computation]], out: Path, fresh: bool
+) -> dict[str, Work]:
+    """Return digest → work, in the order of the plans.
+
+    A run goes to `out/runs/<name>-<digest>`, or to where it is under another of its names. What is
+    there under a name that is not planned here is used if it is over, and otherwise left to those
+    who make it.
+    """
+    names: dict[str, list[str]] = {}
+    planned: dict[str, Planned | Computation] = {}
+    before: dict[str, str] = {}
+    for plan in plans:
+        keys = {p.name: key for key, p in plan.items()}
+        for key, p in plan.items():
+            planned[key], before[key] = p, keys[p.after] if p.after else ""
+            if p.name not in names.setdefault(key, []):
+                names[key].append(p.name)
+    there: dict[str, list[Path]] = {}
+    for path in sorted((out / "runs").glob("*-*")):
+        there.setdefault(path.name.rpartition("-")[2], []).append(path)
+    first = [called[0] for called in names.values()]
+    work: dict[str, Work] = {}
+    for key, called in names.items():
+        own = [out / "runs" / f"{name}-{key}" for name in called]
+        known = [path for path in own if path.exists()]
+        name = called[0] if first.count(called[0]) == 1 else f"{called[0]}-{key}"
+        one = Work(name, tuple(called), planned[key], before[key], (known or own)[0], None)
+        earlier = work.get(before[key])
+        if not fresh and (earlier is None or earlier.made is not None):
+            one = _over(one, [*known, *there.get(key, [])], earlier)
+        work[key] = one
+    return work
+
+
+def carry_out(
+    work: Mapping[str, Work],
+    *,
+    workers: int | None = None,
+    fresh: bool = False,
+    on_event: OnEvent | None = None,
+    until: float | None = None,
+    order: Sequence[str] | None = None,
+) -> Done:
+    """Do what is not yet done. What comes after another starts when that is done.
+
+    Args:
+        work: Digest → work.
+        workers: Processes at once; None is one for each core.
+        fresh: Whether work in progress starts again.
+        on_event: Hears of the events of jobs, and of "reused" for each that is over.
+        until: The `time.monotonic()` at which to stop.
+        order: Digests in the order to do them in; by default that of `work`.
+    """
+    made: dict[str, Made] = {}
+    outcomes: dict[str, Outcome] = {}
+    for key, one in work.items():
+        if one.made is not None:
+            made[key] = one.made
+            if on_event:
+                on_event(Job(one.name, "", {}), "reused", {})
+    waiting = [key for key in order or work if work[key].made is None]
+    if until is None:
+        waiting = _first_of_each_kernel_first(waiting, work)
+    while waiting:
+        ready = [key for key in waiting if _may_start(work[key], made)]
+        if not ready:  # what they come after failed, diverged or was interrupted
+            break
+        jobs = [_job(work, key, fresh) for key in ready]
+        outcomes |= dict(zip(ready, run_jobs(jobs, workers, on_event, until), strict=True))
+        for key in ready:
+            if outcomes[key].status == "done":
+                made[key] = _load(work[key])
+        waiting = [key for key in waiting if key not in ready]
+        if any(outcomes[key].status == "interrupted" for key in ready):
+            break
+    return Done(made, outcomes)
+
+
+def estimate(work: Mapping[str, Work], out: Path) -> dict[str, float]:
+    """Return digest → expected seconds, of the work that is not done."""
+    missing = {key: one.planned for key, one in work.items() if one.made is None}
+    model = CostModel.calibrated(finished(out)) if missing else CostModel()
+    return {
+        key: p.seconds if isinstance(p, Computation) else model.seconds(p.config)
+        for key, p in missing.items()
+    }
+
+
+def finished(out: Path) -> Iterator[tuple[RunConfig, float]]:
+    """Yield the configuration and the training seconds of every run in a folder that is done."""
+    for path in run_directories(out / "runs"):
+        with contextlib.suppress(FlatlabError):
+            store = RunStore.read(path)
+            result = read_result(store)
+            if result and result["status"] == "done":
+                yield RunConfig.from_dict(store.config), float(result["seconds"])
+
+
+def _may_start(one: Work, made: Mapping[str, Made]) -> bool:
+    before = made.get(one.before)
+    return not one.before or (before is not None and before.status == "done")
+
+
+def _job(work: Mapping[str, Work], key: str, fresh: bool) -> Job:
+    one = work[key]
+    return one.job(work[one.before].path if one.before else None, fresh)
+
+
+def _load(one: Work) -> Made:
+    if isinstance(one.planned, Planned):
+        return load_run(one.path)
+    made = load_computed(one.path, asked_of(one.planned, one.before))
+    if made is None:
+        raise StoreError(f"{one.path} holds no result of {one.name}: run the same command again")
+    return made
+
+
+def _first_of_each_kernel_first(keys: Sequence[str], work: Mapping[str, Work]) -> list[str]:
+    """Bring forward one run for each kernel: two that need the same would both compile it."""
+    seen: set[tuple[object, ...]] = set()
+    first = []
+    for key in keys:
+        planned = work[key].planned
+        needed = kernels(planned.config) if isinstance(planned, Planned) else frozenset()
+        if not needed <= seen:
+            first.append(key)
+            seen |= needed
+    return [*first, *(key for key in keys if key not in first)]
+
+
+def _over(one: Work, paths: Iterable[Path], earlier: Work | None) -> Work:
+    """Return the work with the first result that is over; a damaged one is left to its job."""
+    for path in paths:
+        with contextlib.suppress(FlatlabError):
+            there = dataclasses.replace(one, path=path)
+            if isinstance(one.planned, Computation) or _holds(path, one.planned.config, earlier):
+                return dataclasses.replace(there, made=_load(there))
+    return one
+
+
+def _holds(path: Path, config: RunConfig, earlier: Work | None) -> bool:
+    """Return whether a directory holds a run of a configuration that is over."""
+    store = RunStore.read(path)
+    if (store.load_result() or {}).get("status") not in ("done", "diverged"):
+        return False
+    there = RunConfig.from_dict(store.config)
+    if earlier is None:
+        return there.digest() == config.digest()
+    return starts_from(there, config, earlier.path)

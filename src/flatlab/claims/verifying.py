@@ -15,13 +15,16 @@ import fnmatch
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, unknown
 from ..experiments import CATALOGUE
+from ..experiments.results import stored
 from ..jobs import Job, Outcome, run_jobs, usable_cores
 from . import Claim, Line, Trial, claims
 from .contract import Word
+from .decided import Decided, decided
 
 TARGET = "flatlab.claims.verifying:check_claims"
 # Words for claims that have neither a check nor an experiment to decide them.
@@ -40,6 +43,7 @@ class Result:
         seconds: How long the check took.
         lines: The evidence.
         error: Why the check ended without evidence, or "".
+        decided: What stored results say of it, if an experiment decides it and there are any.
     """
 
     claim: Claim
@@ -47,6 +51,7 @@ class Result:
     seconds: float = 0.0
     lines: tuple[Line, ...] = ()
     error: str = ""
+    decided: Decided | None = None
 
     @property
     def as_expected(self) -> bool:
@@ -80,6 +85,7 @@ class Result:
             "seconds": round(self.seconds, 3), "lines": [asdict(line) for line in self.lines],
             "error": self.error, "note": claim.note, "experiment": claim.experiment,
             "experiment_exists": claim.experiment in CATALOGUE if claim.experiment else None,
+            "decided": self.decided.to_dict() if self.decided else None,
         }  # fmt: skip
 
 
@@ -179,8 +185,9 @@ def verify(
     thorough: bool = False,
     workers: int | None = None,
     on_event: OnEvent | None = None,
+    results: Path | None = None,
 ) -> Verification:
-    """Run the checks of the claims.
+    """Run the checks of the claims, and look up what experiments decided.
 
     Args:
         ids: The claims, as `select` gives them.
@@ -188,10 +195,17 @@ def verify(
         thorough: Whether to use the larger sizes.
         workers: Processes at once; None is one for each usable core; 1 checks in this process.
         on_event: Called when a check starts and when it finishes.
+        results: The folder of all results, where verdicts of experiments are stored.
     """
     started, registry = time.monotonic(), claims()
     wanted = [registry[id] for id in ids]
-    found = {claim.id: Result(claim, claim.expected) for claim in wanted if claim.check is None}
+    asked = results is not None and any(claim.experiment for claim in wanted)
+    there = stored(results) if results is not None and asked else {}
+    found = {
+        claim.id: Result(claim, claim.expected, decided=decided(claim, there))
+        for claim in wanted
+        if claim.check is None
+    }
     pool = _Checks(seed, thorough, on_event or (lambda id, kind: None))
     left = [claim.id for claim in wanted if claim.check is not None]
     while left and not pool.interrupted:

@@ -195,14 +195,18 @@ def print_verification(found: Verification, hidden: Sequence[str] = ()) -> None:
             "id": result.claim.id,
             "kind": result.claim.kind,
             "measured": _decisive(result),
-            "verdict": marked[result.word],
+            "verdict": marked[result.word] + (f": {said.verdict}" if said else ""),
             "s": f"{result.seconds:.2f}" if result.claim.check else "",
         }
         for result in found.results
+        for said in [result.decided]
         if result.word not in hidden
     ]
+    styles = {marked[word]: style for word, (_, style) in WORDS.items()}
+    for word, style in (("holds", "green"), ("fails", "red"), ("not assessed", "yellow")):
+        styles[f"{marked['by experiment']}: {word}"] = style
     if rows:
-        print_table(rows, styles={marked[word]: style for word, (_, style) in WORDS.items()})
+        print_table(rows, styles=styles)
     for result in found.surprises:
         print_evidence(result)
     width = max((len(source) for source in found.counts()), default=0)
@@ -219,7 +223,7 @@ def print_verification(found: Verification, hidden: Sequence[str] = ()) -> None:
 def _decisive(result: Result) -> str:
     line = result.decisive
     if line is None:
-        return "error" if result.error else result.whereto
+        return "error" if result.error else str(result.decided or result.whereto)
     return _comparison(line)
 
 
@@ -247,6 +251,7 @@ def print_evidence(result: Result) -> None:
         "expected": "" if result.as_expected else claim.expected,
         "error": result.error,
         "experiment": result.whereto,
+        "by experiment": str(result.decided or ""),
         "note": claim.note,
         "errata": ", ".join(claim.errata),
     }

@@ -36,9 +36,15 @@ def verify(
         bool, typer.Option("--pictures", help="Draw the pictures of the theory, check nothing.")
     ] = False,
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("results/theory"),
+    results: Annotated[
+        Path, typer.Option(help="Where `run` and `reproduce` stored their results.")
+    ] = Path("results"),
     as_json: Json = False,
 ) -> int:
-    """Check what the sources claim: a theorem by its number, or all of them."""
+    """Check what the sources claim: a theorem by its number, or all of them.
+
+    A claim about training is decided by an experiment; its stored verdict is shown.
+    """
     from ..claims import verifying
     from . import console
 
@@ -49,7 +55,7 @@ def verify(
     _check_seed(seed)
     chosen = verifying.select(ids or (), source)
     with console.CheckProgress(verifying.checks_of(chosen), quiet=as_json) as progress:
-        found = verifying.verify(chosen, seed, thorough, jobs, progress.update)
+        found = verifying.verify(chosen, seed, thorough, jobs, progress.update, results)
     if as_json:
         emit(found.to_dict())
     elif evidence:

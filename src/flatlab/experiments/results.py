@@ -7,6 +7,7 @@ figure's to that folder, a run's to the folder of all results, so both can be mo
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..errors import StoreError, UserError
+from ..errors import FlatlabError, StoreError, UserError
 from ..files.durable import read
 from ..files.store import plain, write_json
 from .contract import Verdict
@@ -299,14 +300,13 @@ class Results(_Record):
             ) from None
 
 
-def stored(out: Path) -> list[Results]:
-    """Return all readable results below a folder; others are passed over."""
-    found = []
-    for path in sorted(out.glob(f"*/{FILE}")):
-        try:
-            found.append(Results.load(path.parent))
-        except (StoreError, UserError):
-            continue
+def stored(out: Path) -> dict[Path, Results]:
+    """Return folder → results, of all that can be read below a folder, the newest first."""
+    found = {}
+    paths = [path for path in out.glob(f"*/{FILE}") if path.is_file()]
+    for path in sorted(paths, key=lambda path: -path.stat().st_mtime_ns):
+        with contextlib.suppress(FlatlabError):
+            found[path.parent] = Results.load(path.parent)
     return found
 
 

@@ -20,7 +20,7 @@ from flatlab.files.store import RunStore
 # A shell starts what it puts in the background with Ctrl-C ignored, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-LONGEST = "test_reproduce.py"
+LONGEST = "test_run_and_reproduce.py"
 
 
 def pytest_collection_modifyitems(items):

@@ -16,9 +16,9 @@ from ..specs import to_dict
 from .budget import Offer
 from .catalogue import hours_per_epoch, paper_epochs, seeds_of, with_seeds
 from .computing import Computed
-from .contract import Computation, Experiment, Findings, Planned
+from .contract import Experiment, Findings, Planned
 from .results import Judged, LeftOut, Part, Results, RunRecord
-from .work import Done, Work, planned_work
+from .work import Done, Item, Work, planned_work
 
 PICTURES = "pictures"
 
@@ -58,10 +58,15 @@ def _undecided(findings: Findings, reason: str, measured: bool = False) -> Findi
 
 @dataclasses.dataclass(frozen=True)
 class _Level:
-    """What an experiment runs with some number of seeds: settings, and digest → what is planned."""
+    """What an experiment runs with some number of seeds: settings, and name → what is planned."""
 
     settings: Any
-    planned: Mapping[str, Planned | Computation]
+    plan: Mapping[str, Item]
+
+    @property
+    def keys(self) -> dict[str, None]:
+        """The digests of all work, each once, in the order of the plan."""
+        return dict.fromkeys(item.key for item in self.plan.values())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,18 +85,18 @@ class Levels:
     def complete(self, made: Mapping[str, Any], most: int) -> int:
         """Return the largest level, up to one, whose results are all there."""
         levels = enumerate(self.levels[:most], 1)
-        return max((k for k, level in levels if level.planned.keys() <= made.keys()), default=0)
+        return max((k for k, level in levels if level.keys.keys() <= made.keys()), default=0)
 
     def findings(self, level: int, made: Mapping[str, Any]) -> Findings:
         """Analyse the results of a level; level 0 has none and decides nothing."""
         at = self.levels[level - 1] if level else self.whole
-        there = {p.name: made[key] for key, p in at.planned.items() if key in made} if level else {}
-        planned = len(at.planned) if level else 0
-        return analysed(self.experiment, at.settings, self.preset, there, planned)
+        plan = at.plan if level else {}
+        there = {name: made[item.key] for name, item in plan.items() if item.key in made}
+        return analysed(self.experiment, at.settings, self.preset, there, len(plan))
 
     def offer(self, made: Mapping[str, Any], asked: bool) -> Offer:
         """Return the experiment as `budget` chooses among it; verdicts count only if `asked`."""
-        levels = tuple(tuple(level.planned) for level in self.levels)
+        levels = tuple(tuple(level.keys) for level in self.levels)
         if not asked:
             return Offer(self.experiment.id, levels, 0, 0)
         verdicts = self.findings(self.complete(made, len(levels)), made).verdicts
@@ -129,18 +134,18 @@ def assess(
     """Analyse one experiment: `chosen` is its level by plan, `level` the one that is complete."""
     experiment, at = part.experiment, part.levels[level - 1] if level else part.whole
     findings = part.findings(level, done.made)
-    keys = [key for key in at.planned if key in done.made] if level else []
-    left = sum(seconds.get(key, 0.0) for key in part.whole.planned if key not in done.made)
+    keys = [key for key in at.keys if key in done.made] if level else []
+    left = sum(seconds.get(key, 0.0) for key in part.whole.keys if key not in done.made)
     why = []
     if level < len(part.levels):
         what = "the budget was over" if level < chosen else "it did not fit the budget"
         why.append(f"{what}, some {left:.0f} s of training are left (estimated)")
-    failed = [p.name for key, p in at.planned.items() if key not in done.made] if level else []
+    failed = [name for name, item in at.plan.items() if item.key not in done.made] if level else []
     if failed:
         why.append(f"these runs failed: {', '.join(failed)}")
     if not level:
         findings = Findings(_undecided(findings, f"left out: {why[0]}").verdicts, {}, ())
-    plots = _named(experiment, findings.plots) if keys or not at.planned else ()
+    plots = _named(experiment, findings.plots) if keys or not at.plan else ()
     wanted = seeds_of(part.whole.settings)
     seeds = None if wanted is None else level if level < len(part.levels) else wanted
     made = [done.made[key] for key in keys]

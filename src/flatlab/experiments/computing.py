@@ -6,6 +6,7 @@ checksum. A kill leaves no result, and the same computation starts again.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import time
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from ..errors import StoreError, UserError
 from ..files.documents import read_document, write_document
 from ..files.store import RESULT, ensure_directory, locked
 from ..training.config import RunConfig
@@ -47,6 +48,15 @@ def load_computed(path: Path, asked: Mapping[str, Any]) -> Computed | None:
     return Computed(found["result"], float(found["seconds"]), path)
 
 
+def result_of(path: str | Path) -> dict[str, Any]:
+    """Return what the computation in a directory returned, for one that comes after it."""
+    found = read_document(Path(path) / RESULT)
+    if found is None:
+        raise UserError(f"{path} holds no result of a computation")
+    result: dict[str, Any] = found["result"]
+    return result
+
+
 def compute(payload: dict[str, Any], report: Report) -> dict[str, Any]:
     """Call a function and store what it returns: a target of jobs.
 
@@ -57,7 +67,9 @@ def compute(payload: dict[str, Any], report: Report) -> dict[str, Any]:
     given = asked["payload"] | ({"after": payload["after"]} if payload["after"] else {})
     ensure_directory(path)
     with locked(path):
-        made = None if payload["fresh"] else load_computed(path, asked)
+        made = None
+        with contextlib.suppress(StoreError):  # a damaged result is computed again
+            made = None if payload["fresh"] else load_computed(path, asked)
         if made is None:
             started = time.monotonic()
             result = _function(asked["target"])(given, report)

@@ -144,14 +144,14 @@ class _Request:
         self, on_plan: OnPlan | None, on_event: OnEvent | None, on_analysis: OnAnalysis | None
     ) -> Results:
         """Do the work and analyse it."""
-        work = find_work((part.whole.planned for part in self.parts), self.out, self.fresh)
+        work = find_work((part.whole.plan for part in self.parts), self.out, self.fresh)
         seconds = estimate(work, self.out)
         choice = self._choose(work, seconds)
         chosen = {
             key: work[key]
             for part in self.parts
             if (level := choice.levels[part.experiment.id])
-            for key in part.levels[level - 1].planned
+            for key in part.levels[level - 1].keys
         }
         if on_plan:
             on_plan(len(chosen), {work[k].name: seconds[k] for k in choice.order}, self.workers)

@@ -67,8 +67,17 @@ class Done:
     outcomes: Mapping[str, Outcome]
 
 
-def planned_work(experiment: Experiment, settings: Any) -> dict[str, Planned | Computation]:
-    """Return digest → what an experiment plans; what comes after another follows it.
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """A line of a plan: its digest, the digest of what it comes after or "", and what it is."""
+
+    key: str
+    before: str
+    planned: Planned | Computation
+
+
+def planned_work(experiment: Experiment, settings: Any) -> dict[str, Item]:
+    """Return name → what an experiment plans; what comes after another follows it.
 
     Raises:
         UserError: This machine cannot hold a network.
@@ -78,21 +87,21 @@ def planned_work(experiment: Experiment, settings: Any) -> dict[str, Planned | C
     by_name = {p.name: p for p in plan}
     if len(by_name) < len(plan):
         raise ValueError(f"{experiment.id} plans two runs of one name")
-    keys: dict[str, str] = {}
+    items: dict[str, Item] = {}
 
-    def key_of(p: Planned | Computation, above: tuple[str, ...] = ()) -> str:
+    def item_of(p: Planned | Computation, above: tuple[str, ...] = ()) -> Item:
         if p.name in above or (p.after and p.after not in by_name):
             raise ValueError(f"{experiment.id}: {p.name} cannot come after {p.after!r}")
-        if p.name not in keys:
-            before = key_of(by_name[p.after], (*above, p.name)) if p.after else ""
-            keys[p.name] = p.identity(before)
-        return keys[p.name]
+        if p.name not in items:
+            before = item_of(by_name[p.after], (*above, p.name)).key if p.after else ""
+            items[p.name] = Item(p.identity(before), before, p)
+        return items[p.name]
 
     for p in plan:
-        key_of(p)
+        item_of(p)
         if isinstance(p, Planned):
             p.config.check_size(p.config.data.get("d", 1))
-    return {key: by_name[name] for name, key in keys.items()}
+    return items
 
 
 def asked_of(planned: Computation, before: str) -> dict[str, Any]:
@@ -100,9 +109,7 @@ def asked_of(planned: Computation, before: str) -> dict[str, Any]:
     return {"target": planned.target, "payload": dict(planned.payload), "after": before}
 
 
-def find_work(
-    plans: Iterable[Mapping[str, Planned | Computation]], out: Path, fresh: bool
-) -> dict[str, Work]:
+def find_work(plans: Iterable[Mapping[str, Item]], out: Path, fresh: bool) -> dict[str, Work]:
     """Return digest → work, in the order of the plans.
 
     A run goes to `out/runs/<name>-<digest>`, or to where it is under another of its names. What is
@@ -110,14 +117,12 @@ def find_work(
     who make it.
     """
     names: dict[str, list[str]] = {}
-    planned: dict[str, Planned | Computation] = {}
-    before: dict[str, str] = {}
+    items: dict[str, Item] = {}
     for plan in plans:
-        keys = {p.name: key for key, p in plan.items()}
-        for key, p in plan.items():
-            planned[key], before[key] = p, keys[p.after] if p.after else ""
-            if p.name not in names.setdefault(key, []):
-                names[key].append(p.name)
+        for name, item in plan.items():
+            items.setdefault(item.key, item)
+            if name not in names.setdefault(item.key, []):
+                names[item.key].append(name)
     there: dict[str, list[Path]] = {}
     for path in sorted((out / "runs").glob("*-*")):
         there.setdefault(path.name.rpartition("-")[2], []).append(path)
@@ -127,8 +132,9 @@ def find_work(
         own = [out / "runs" / f"{name}-{key}" for name in called]
         known = [path for path in own if path.exists()]
         name = called[0] if first.count(called[0]) == 1 else f"{called[0]}-{key}"
-        one = Work(name, tuple(called), planned[key], before[key], (known or own)[0], None)
-        earlier = work.get(before[key])
+        item = items[key]
+        one = Work(name, tuple(called), item.planned, item.before, (known or own)[0], None)
+        earlier = work.get(item.before)
         if not fresh and (earlier is None or earlier.made is not None):
             one = _over(one, [*known, *there.get(key, [])], earlier)
         work[key] = one

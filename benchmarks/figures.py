@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from flatlab.data.catalogue import make
 from flatlab.experiments import CATALOGUE, Experiment
-from flatlab.experiments.hours import hours_per_epoch, paper_runs
+from flatlab.experiments.catalogue import hours_per_epoch, paper_runs
 from flatlab.training.config import RunConfig
 
 from .rows import Row, Tell, number

@@ -68,7 +68,7 @@ def calls(name):
 
 def test_the_reader_of_imports_sees_them_all():
     """The checks below are only as good as this: known imports of every form are found."""
-    assert "report" in rooms_imported("cli/experiments.py")  # from .. import, in a function
+    assert "report" in rooms_imported("cli/running.py")  # from .. import, in a function
     assert rooms_imported("engine/compiled.py") >= {"data", "models", "randomness"}
     assert rooms_imported("engine/deep.py") == set()  # its own room is no import
     assert "plots" in rooms_imported("report/figures.py")
@@ -120,14 +120,14 @@ def test_only_the_report_draws():
 
 
 # The one place where a paper's name is an example of what to type.
-EXAMPLE = re.compile(r'help="e\.g\. wen2023/table1"')
+EXAMPLE = re.compile(r'help="e\.g\. wen2023/table1;')
 
 
 def test_only_theory_and_experiments_name_a_paper():
     for name in NAMES:
         if room_of(name) not in ("theory", "claims", "experiments"):
             text = (ROOT / name).read_text(encoding="utf-8")
-            if name == "cli/experiments.py":
+            if name == "cli/running.py":
                 text = EXAMPLE.sub("", text)
             found = re.findall(r"wen2023|Wen, Li|kaur2022|Kaur, Cohen|wu2025|Wu & Su", text)
             assert not found, f"{name} names {found}"

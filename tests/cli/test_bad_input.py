@@ -68,7 +68,7 @@ CASES = {
     # names
     "experiment": (
         ["run", "wen2023/tabel1"],
-        r"^unknown experiment 'wen2023/tabel1': did you mean 'wen2023/table1'",
+        r"^unknown experiment or source 'wen2023/tabel1': did you mean 'wen2023/table1'",
     ),
     "command": (["rnu"], r"^No such command 'rnu'\. Did you mean 'run'\?$"),
     "option": ([*RUN, "--sedes", "3"], r"^No such option: --sedes .*--seeds"),
@@ -78,8 +78,8 @@ CASES = {
     "no experiment": (["run"], r"^Missing argument 'ID'"),
     "one argument too many": (["list", "data", "models"], r"unexpected extra argument.*models"),
     # settings of an experiment
-    "seeds 0": ([*RUN, "--seeds", "0"], r"^seeds must be > 0, got 0$"),
-    "seeds -1": ([*RUN, "--seeds", "-1"], r"^seeds must be > 0, got -1$"),
+    "seeds 0": ([*RUN, "--seeds", "0"], r"^seeds must be >= 1, got 0$"),
+    "seeds -1": ([*RUN, "--seeds", "-1"], r"^seeds must be >= 1, got -1$"),
     "seeds abc": ([*RUN, "--seeds", "abc"], r"'--seeds'.*valid integer"),
     "seeds empty": ([*RUN, "--seeds"], r"^Option '--seeds' requires an argument"),
     "jobs 0": ([*RUN, "--jobs", "0"], r"^jobs must be >= 1, got 0$"),

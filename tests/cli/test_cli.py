@@ -16,8 +16,9 @@ import pytest
 
 from conftest import TINY, TRAIN, bits, command, environment, holder, tree, wait_for
 from flatlab import experiments, load_run
-from flatlab.cli import listing
+from flatlab.cli import console, listing
 from flatlab.experiments.contract import Experiment, Findings, Planned, Verdict
+from flatlab.experiments.results import Results
 from flatlab.files.store import RunStore
 from flatlab.training.config import RunConfig
 from flatlab.training.schedule import Phase
@@ -250,34 +251,35 @@ def test_table1_end_to_end_and_again(flatlab, main, monkeypatch, tmp_path):
     ended = flatlab(*TINY, "--json")
     assert (ended.returncode, ended.stderr) == (0, "")
     found = document(ended.stdout)
-    assert set(found) >= {"id", "preset", "seconds", "verdicts", "runs", "figures"}
-    assert (found["id"], found["preset"]) == ("wen2023/table1", "quick")
-    assert 0 < found["seconds"] < 600
+    assert set(found) == set(Results.model_fields) - {"plots"}
+    assert (found["ids"], found["preset"]) == (["wen2023/table1"], "quick")
+    assert 0 < found["wall_seconds"] < 600
     assert len(found["verdicts"]) >= 4
     for verdict in found["verdicts"]:
         assert set(verdict) >= VERDICT
         assert verdict["holds"] is None  # quick never decides
         assert verdict["low"] <= verdict["measured"] <= verdict["high"]
-    assert len(found["runs"]) == len(set(found["runs"])) == 16
-    for path in found["runs"]:
-        run = load_run(tmp_path / path)
+    assert len(found["runs"]) == len({run["path"] for run in found["runs"]}) == 16
+    for stored in found["runs"]:
+        run = load_run(tmp_path / "results" / stored["path"])
         assert run.status == "done" and run.config.arch.width == 20
-    assert len(found["figures"]) >= 5  # an overview and one for each of four rows
-    for path in found["figures"]:
-        assert (tmp_path / path).read_bytes().startswith(PNG)
+    (part,) = found["experiments"]
+    assert len(part["figures"]) >= 5  # an overview and one for each of four rows
+    for figure in part["figures"]:
+        assert (tmp_path / found["folder"] / figure).read_bytes().startswith(PNG)
 
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(console.out, "width", 80)
     before = tree(tmp_path / "results" / "runs")
     code, stdout, stderr = main(*TINY)
     assert (code, stderr) == (0, "")
     assert tree(tmp_path / "results" / "runs") == before  # not a file was touched
     assert max(map(len, stdout.splitlines())) <= 80
     assert "\x1b" not in stdout and "%" not in stdout  # no colours, no bars
-    assert stdout.count("not assessed") == len(found["verdicts"])
+    assert stdout.count("not assessed") == len(found["verdicts"]) + 1  # and in the summary
     for verdict in found["verdicts"]:
         assert verdict["claim"] in stdout
-    for path in found["figures"]:
-        assert f"picture: {path}" in stdout
+    for figure in part["figures"]:
+        assert f"picture: {found['folder']}/{figure}" in stdout
 
 
 @pytest.fixture
@@ -295,6 +297,7 @@ def made_up(monkeypatch):
             lambda settings: list(planned),
             lambda settings, preset, runs: Findings((verdict,), {}, ()),
             __name__,
+            undecided=(),
         )
         monkeypatch.setitem(experiments.CATALOGUE, entry.id, entry)
         return ["run", entry.id, "--preset", "quick"]
@@ -309,6 +312,51 @@ def test_strict_exits_with_1_if_a_claim_fails(main, made_up, holds, strict, code
     found = main(*made_up(holds), "--json", *["--strict"] * strict)
     assert (found[0], found[2]) == (code, "")
     assert document(found[1])["verdicts"][0]["holds"] is holds
+
+
+def test_run_and_reproduce_are_two_spellings_of_one_request(main, made_up, tmp_path):
+    """The same document, exit code and folder, and what the one trained the other reuses."""
+    made_up(False, [planned()])
+    changing = ("wall_seconds",)
+    asked = ["made/up", "--preset", "quick", "--jobs", "1", "--strict"]
+    codes, documents = [], []
+    for verb in ("run", "reproduce"):
+        code, out, _ = main(verb, *asked, "--json")
+        codes.append(code)
+        documents.append(document(out))
+    assert codes == [1, 1]
+    assert [made["runs"][0]["reused"] for made in documents] == [False, True]
+    first, second = (
+        {key: value for key, value in made.items() if key not in (*changing, "runs")}
+        for made in documents
+    )
+    assert first == second
+    stored = (tmp_path / first["folder"] / "results.json").read_bytes()
+    assert Results.from_json(stored).to_dict() == documents[1]
+    assert main("reproduce", *asked)[1] == main("run", *asked)[1]
+
+
+@pytest.mark.parametrize("command", ["run", "reproduce"])
+def test_both_take_settings_seeds_and_a_budget(main, command):
+    options = [*("--set", "n=12", "--set", "halvings=2"), *("--budget", "1h")]
+    code, out, err = main(command, "wen2023/fig3", "--preset", "quick", *options, "--json")
+    assert (code, err) == (0, "")
+    found = document(out)
+    assert found["budget_seconds"] == 3600.0
+    assert found["experiments"][0]["settings"]["n"] == 12
+    assert len(found["experiments"][0]["tables"]["fig3"]) == 2
+    code, out, err = main(command, "wen2023/fig3", "--seeds", "2")
+    assert (code, out) == (2, "") and "has no seeds" in err
+
+
+def test_several_experiments_are_one_request(main):
+    ids = ["wen2023/fig3", "beyond/samples"]
+    code, out, err = main("run", *ids, "--preset", "paper", "--json")
+    assert (code, err) == (0, "")
+    found = document(out)
+    assert found["ids"] == ids and [part["id"] for part in found["experiments"]] == ids[:1]
+    (left,) = found["left_out"]
+    assert left["experiment"] == "beyond/samples" and "no preset paper" in left["reason"]
 
 
 def test_verdicts_are_said_in_words(main, made_up):
@@ -411,8 +459,10 @@ def test_a_job_that_dies_is_named_and_the_others_finish(main, made_up, tmp_path)
     killer.join()
     assert code == 1
     assert stderr == "flatlab: endless failed: job endless died (signal SIGKILL)\n"
-    (path,) = document(stdout)["runs"]
-    assert path.startswith("results/runs/short-") and load_run(path).status == "done"
+    endless, short = document(stdout)["runs"]
+    assert (endless["name"], endless["status"], endless["exit_code"]) == ("endless", "failed", 1)
+    assert short["path"].startswith("runs/short-")
+    assert load_run(Path("results", short["path"])).status == "done"
 
 
 def test_a_run_that_is_busy_is_named_and_the_others_finish(main, made_up, tmp_path):
@@ -426,7 +476,7 @@ def test_a_run_that_is_busy_is_named_and_the_others_finish(main, made_up, tmp_pa
         f"flatlab: busy failed: another process (pid {os.getpid()}) is working on {path}: "
         "wait for it or choose another directory\n"
     )
-    assert len(document(stdout)["runs"]) == 1
+    assert [run["status"] for run in document(stdout)["runs"]] == ["failed", "done"]
 
 
 @pytest.mark.parametrize("arguments", ["list data", "--help", "show run"])

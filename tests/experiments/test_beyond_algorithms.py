@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from flatlab import experiments
 from flatlab.experiments.beyond import algorithms, global_minimum, rescue, samples
 from flatlab.experiments.judging import mostly, proportion
-from flatlab.experiments.running import run_experiment
 from flatlab.report.figures import draw
 from flatlab.training.run import Run
 
@@ -63,15 +63,15 @@ LAB[global_minimum] = dataclasses.replace(global_minimum.PRESETS["lab"], seeds=2
 def test_a_quick_run_through_the_runner_assesses_nothing_and_draws(module, tmp_path):
     quick = module.PRESETS["quick"]
     epochs = {f.name: 30 for f in dataclasses.fields(quick) if "epochs" in f.name}
-    tiny = dataclasses.replace(quick, width=12, d=4, n=12, n_test=40, **epochs)
-    report = run_experiment(module.EXPERIMENT, "quick", tiny, tmp_path, workers=0)
-    assert {outcome.status for outcome in report.outcomes} == {"done"}
-    found = report.findings
+    changes = {"width": 12, "d": 4, "n": 12, "n_test": 40, **epochs}
+    found = experiments.run(module.EXPERIMENT.id, "quick", out=tmp_path, changes=changes, workers=0)
+    assert {made.status for made in found.runs} <= {"done", "diverged"} and not found.failed
+    (part,) = found.experiments
     assert all(v.holds is None and v.measured is not None for v in found.verdicts)
-    assert found.finding.endswith(".")
-    lines = len(module.arms(tiny))
-    assert len(found.tables[module.COMPARISON.name]) == lines
-    for plot in found.plots:
+    assert part.finding.endswith(".")
+    lines = len(module.arms(dataclasses.replace(quick, **changes)))
+    assert len(part.tables[module.COMPARISON.name]) == lines
+    for plot in found.plots[part.id]:
         assert draw(plot).startswith(b"\x89PNG")
 
 

@@ -11,7 +11,7 @@ from flatlab.errors import UserError
 from flatlab.experiments import CATALOGUE
 from flatlab.experiments.arms import trained_on
 from flatlab.experiments.beyond import depth, gaussian_mixture, parity_k, standard_norms
-from flatlab.experiments.running import settings_of
+from flatlab.experiments.running import run
 from flatlab.experiments.sizes import Sizes
 from flatlab.models import TwoLayer
 from flatlab.theory import bias_floor, no_bias_floor
@@ -58,7 +58,7 @@ def test_they_are_in_the_catalogue_with_two_presets(module):
     assert set(module.PRESETS) == {"quick", "lab"}
     assert module.PRESETS["lab"].seeds >= 3
     with pytest.raises(UserError, match="unknown preset 'paper': allowed: lab, quick"):
-        settings_of(module.EXPERIMENT, "paper", None, [])
+        run(module.EXPERIMENT.id, "paper")
 
 
 @ALL

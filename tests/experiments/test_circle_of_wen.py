@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from flatlab.errors import UserError
-from flatlab.experiments.running import settings_of
+from flatlab.experiments.catalogue import settings_of
 from flatlab.experiments.wen2023 import fig3
 
 
@@ -52,17 +52,18 @@ def test_figure_3_runs_without_runs_from_the_command_line(main, tmp_path):
     code, out, err = main("run", "wen2023/fig3", "--preset", "quick", "--out", tmp_path, "--json")
     assert code == 0, err
     document = json.loads(out)
-    assert document["runs"] == [] and len(document["tables"]["fig3"]) == 3
+    (part,) = document["experiments"]
+    assert document["runs"] == [] and len(part["tables"]["fig3"]) == 3
     assert {v["holds"] for v in document["verdicts"]} == {None}
-    (figure,) = document["figures"]
-    assert (tmp_path / figure).read_bytes().startswith(b"\x89PNG")
+    (figure,) = part["figures"]
+    assert (tmp_path / document["folder"] / figure).read_bytes().startswith(b"\x89PNG")
     code, out, _ = main("run", "wen2023/fig3", "--preset", "quick", "--out", tmp_path)
-    assert code == 0 and "runs in" not in out
+    assert code == 0 and f"picture: {document['folder']}/{figure}" in out
 
 
 def test_figure_3_has_no_seeds():
     with pytest.raises(UserError, match="wen2023/fig3 draws nothing and has no seeds"):
-        settings_of(fig3.EXPERIMENT, "lab", 3, [])
+        settings_of([fig3.EXPERIMENT], "lab", 3)
 
 
 def test_settings_reach_the_picture():

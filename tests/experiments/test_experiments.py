@@ -7,9 +7,9 @@ from scipy import stats
 
 from flatlab.errors import UserError
 from flatlab.experiments import CATALOGUE
+from flatlab.experiments.catalogue import find, parse_changes, parse_value, settings_of
 from flatlab.experiments.contract import Interval
 from flatlab.experiments.judging import Rule, judge
-from flatlab.experiments.running import find, parse_value, settings_of
 from flatlab.experiments.showing import curves
 from flatlab.experiments.wen2023 import table1
 from flatlab.training.config import RunConfig
@@ -36,7 +36,7 @@ EVERY_PRESET = pytest.mark.parametrize(
 
 @EXPERIMENTS
 def test_an_experiment_is_found_by_its_id_and_has_a_header(experiment):
-    assert find(experiment.id) is experiment
+    assert find([experiment.id]) == [experiment]
     # What goes beyond the papers has no sizes of a paper.
     beyond = experiment.id.startswith("beyond/") or experiment.id.endswith("/sensitivity")
     assert set(experiment.presets) == {"quick", "lab"} | (set() if beyond else {"paper"})
@@ -103,11 +103,12 @@ def test_values_read_as_in_toml_and_bare_words_as_strings(text, value):
 
 def test_changes_win_over_the_preset():
     experiment = CATALOGUE["wen2023/table1"]
-    made = settings_of(experiment, "quick", 4, ["width=7", "dtype=float64", "gamma_scale=2.5"])
+    changes = parse_changes(["width=7", "dtype=float64", "gamma_scale=2.5"])
+    made = settings_of([experiment], "quick", 4, changes)[experiment.id]
     assert (made.seeds, made.width, made.dtype, made.gamma_scale) == (4, 7, "float64", 2.5)
     assert made.d == experiment.presets["quick"].d
     with pytest.raises(UserError, match="width must be > 0, got 0"):
-        settings_of(experiment, "quick", None, ["width=0"])
+        settings_of([experiment], "quick", None, {"width": 0})
 
 
 # Table 1: the paper's own hyper-parameters, Table 2 of the paper

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from flatlab.experiments import CATALOGUE
+from flatlab.experiments.assessing import analysed
 from flatlab.experiments.compared import at, course, over_initial
 from flatlab.experiments.judging import above, below, near, on_minimum
-from flatlab.experiments.running import analysed
 from flatlab.experiments.wen2023 import fig1, fig4, fig5, fig7, fig8, fig9, fig11
 from flatlab.losses import Loss
 from flatlab.report.figures import draw

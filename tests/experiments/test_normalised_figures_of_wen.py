@@ -5,8 +5,8 @@ import pytest
 
 import flatlab as fl
 from flatlab.experiments import CATALOGUE
-from flatlab.experiments.hours import paper_epochs
-from flatlab.experiments.running import run_experiment
+from flatlab.experiments.catalogue import paper_epochs
+from flatlab.experiments.running import run
 from flatlab.experiments.wen2023 import _figure2b, fig2, fig6, fig10
 from flatlab.losses import Loss
 from flatlab.report.figures import draw
@@ -389,27 +389,22 @@ def test_the_picture_is_drawn(module):
 
 @FIGURES
 def test_quick_runs(module, tmp_path):
-    experiment = CATALOGUE[module.COMPARISON.id]
-    settings = dataclasses.replace(module.PRESETS["quick"], width=16)
-    report = run_experiment(experiment, "quick", settings, tmp_path, workers=0)
-    assert [outcome.result["status"] for outcome in report.outcomes] == ["done"] * 2 * len(
-        module.arms(module.PRESETS["quick"])
-    )
-    rows = report.findings.tables[module.COMPARISON.name]
+    name = module.COMPARISON.name
+    found = run(module.COMPARISON.id, "quick", out=tmp_path, changes={"width": 16}, workers=0)
+    arms = module.arms(module.PRESETS["quick"])
+    assert [made.status for made in found.runs] == ["done"] * 2 * len(arms)
+    rows = found.experiments[0].tables[name]
     assert all(row["seeds"] == 2 and row["trace_ggn"] > 0 for row in rows)
-    assert all(v.measured is not None for v in report.findings.verdicts)
-    assert {v.word for v in report.findings.verdicts} == {"not assessed"}
+    assert all(v.measured is not None for v in found.verdicts)
+    assert {v.verdict for v in found.verdicts} == {"not assessed"}
 
 
 def test_the_weights_at_the_end_of_the_first_phase_are_read_from_the_store(tmp_path):
-    settings = dataclasses.replace(fig2.PRESETS["quick"], seeds=1, width=16)
-    again = [
-        run_experiment(fig2.EXPERIMENT, "quick", settings, tmp_path, workers=0).findings
-        for _ in range(2)
-    ]
-    assert again[0].tables == again[1].tables
+    options = {"out": tmp_path, "seeds": 1, "changes": {"width": 16}, "workers": 0}
+    made, again = (run("wen2023/fig2", "quick", **options).experiments[0].tables for _ in range(2))
+    assert made == again
     first, second = (
-        [row["w1"] for row in again[0].tables["fig2b"] if name in row["weights"]]
+        [row["w1"] for row in made["fig2b"] if name in row["weights"]]
         for name in ("1-SAM, first phase", "1-SAM, both phases")
     )
     assert len(first) == len(second) == 4 and first != second

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -12,8 +13,8 @@ import pytest
 from PIL import Image
 
 from conftest import bits, command, environment, holder, wait_for
-from flatlab.errors import FlatlabError, UserError
-from flatlab.experiments import CATALOGUE
+from flatlab.errors import FlatlabError, StoreError, UserError
+from flatlab.experiments import CATALOGUE, Results
 from flatlab.files.store import run_directories
 from flatlab.report import results_page
 from flatlab.report.compact import LIMIT
@@ -45,7 +46,7 @@ def quick(tmp_path_factory):
 
 
 def folder_of(quick, source):
-    return quick / "results" / f"reproduce-{source}-quick"
+    return quick / "results" / f"{source}-quick"
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -55,8 +56,8 @@ def test_all_experiments_of_a_source_give_their_verdicts(quick, source):
     assert [part["id"] for part in printed["experiments"]] == ids
     assert {row["experiment"] for row in printed["verdicts"]} == set(ids)
     assert printed["status"] == "done" and printed["left_out"] == []
-    stored = json.loads((folder_of(quick, source) / "verdicts.json").read_text())
-    assert printed == {**stored, "folder": f"results/reproduce-{source}-quick"}
+    assert printed == json.loads((folder_of(quick, source) / "results.json").read_text())
+    assert printed["folder"] == f"results/{source}-quick"
     assert {row["verdict"] for row in printed["verdicts"]} == {"not assessed"}
     if source == "beyond":
         assert all(row["measured"] is not None for row in printed["verdicts"])
@@ -68,15 +69,14 @@ def test_all_experiments_of_a_source_give_their_verdicts(quick, source):
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_files_of_a_source_agree(quick, source):
     folder = folder_of(quick, source)
-    document = json.loads((folder / "verdicts.json").read_text())
-    manifest = json.loads((folder / "manifest.json").read_text())
+    document = json.loads((folder / "results.json").read_text())
     with open(folder / "verdicts.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     claims = [row["claim"] for row in document["verdicts"]]
     assert [row["claim"] for row in rows] == claims
-    page = (folder / "verdicts.md").read_text()
-    assert all(f"| {claim} |" in page for claim in claims)
-    digests = [run["digest"] for run in manifest["runs"]]
+    page = (folder / "results.md").read_text()
+    assert all(f"| `{claim}` |" in page for claim in claims)
+    digests = [run["digest"] for run in document["runs"]]
     planned = {
         p.config.digest()
         for id, experiment in CATALOGUE.items()
@@ -84,8 +84,9 @@ def test_the_files_of_a_source_agree(quick, source):
         for p in experiment.plan(experiment.presets["quick"])
     }
     assert len(set(digests)) == len(digests) and set(digests) == planned
-    assert all((quick / "results" / run["file"]).exists() for run in manifest["runs"])
-    pictures = [name for part in document["experiments"] for name in part["pictures"]]
+    for run in document["runs"]:
+        assert (quick / "results" / run["path"] / "result.json").exists()
+    pictures = [name for part in document["experiments"] for name in part["figures"]]
     assert len(set(pictures)) == len(pictures)
     assert all((folder / name).exists() for name in pictures)
 
@@ -99,8 +100,7 @@ def test_again_trains_nothing_and_prints_the_table(quick):
     again = reproduce(quick, "wen2023/fig4", "--preset", "quick")
     assert (again.returncode, again.stderr) == (0, "")
     assert "wen2023.fig4.flatter" in again.stdout and "not assessed" in again.stdout
-    manifest = json.loads((folder_of(quick, "wen2023-fig4") / "manifest.json").read_text())
-    assert all(run["reused"] for run in manifest["runs"])
+    assert all(run.reused for run in Results.load(folder_of(quick, "wen2023-fig4")).runs)
 
 
 # The page
@@ -118,7 +118,7 @@ def page(quick):
 
 def test_the_page_has_every_verdict_and_links_to_files_that_are_there(quick, page):
     text = (page / "made.md").read_text()
-    document = json.loads((folder_of(quick, "wen2023") / "verdicts.json").read_text())
+    document = json.loads((folder_of(quick, "wen2023") / "results.json").read_text())
     assert all(f"| `{row['claim']}` |" in text for row in document["verdicts"])
     folder = folder_of(quick, "wen2023")
     assert f"python -m flatlab.report.results_page {folder} {page / 'made.md'} {folder}\n" in text
@@ -127,24 +127,25 @@ def test_the_page_has_every_verdict_and_links_to_files_that_are_there(quick, pag
         section = text.partition(f"### {part['figure']}: ")[2].partition("\n### ")[0]
         rows = [row for row in document["verdicts"] if row["experiment"] == part["id"]]
         assert rows and all(f": {row['statement']}: " in section for row in rows)
-        assert all(Path(picture).name in section for picture in part["pictures"])
+        assert all(Path(picture).name in section for picture in part["figures"])
     assert "Table `fig2b-columns`:" in text and "| paper | 42.47 | 42.48 | 5.65 |" in text
     # Compared with itself; quick assesses nothing but what is computed.
     count = len(document["verdicts"])
     assert f"Of {count} claims that the presets quick and quick both have, 0 are" in text
     links = [part.partition(")")[0] for part in text.split("](")[1:]]
-    assert len(links) == 1 + sum(len(part["pictures"]) for part in document["experiments"])
+    assert len(links) == 1 + sum(len(part["figures"]) for part in document["experiments"])
     assert all((page / link).is_file() for link in links)
-    manifest = folder_of(quick, "wen2023") / "manifest.json"
-    assert (page / "made-manifest.json").read_bytes() == manifest.read_bytes()
+    stored = folder_of(quick, "wen2023") / "results.json"
+    assert (page / "made-results.json").read_bytes() == stored.read_bytes()
 
 
 @pytest.mark.parametrize(
     "name, text, words",
     [
-        ("verdicts.json", '{"verdicts": [], "experiments": []}', "are of different reproductions"),
-        ("verdicts.json", "{", "is damaged"),
-        ("verdicts.json", "[]", "was not written by `flatlab reproduce`"),
+        ("results.json", '{"verdicts": [], "experiments": []}', "is not a document of results"),
+        ("results.json", "{", "is damaged"),
+        ("results.json", "[]", "is not a document of results"),
+        ("results.json", '{"format": 99}', "has format 99, this flatlab reads 1"),
         ("pictures/fig4.png", "no picture", "is damaged"),
     ],
 )
@@ -154,42 +155,51 @@ def test_a_page_of_damaged_files_is_refused(quick, tmp_path, name, text, words):
     (folder / name).write_text(text)
     with pytest.raises(FlatlabError, match=words):
         results_page.make(folder, tmp_path / "page.md")
+    assert not (tmp_path / "page.md").exists()
 
 
 @pytest.mark.parametrize(
-    "change",
+    "field, change",
     [
-        lambda found: found["verdicts"][0].pop("reason"),
-        lambda found: found["verdicts"][0].update(measured="x"),
-        lambda found: found["experiments"][2].pop("seeds"),
-        lambda found: found.update(experiments=[1]),
-        lambda found: found["experiments"][0].update(finding="\ud800"),
-        lambda found: found.update(wall_seconds=10**400),
+        ("verdicts.0.reason", lambda found: found["verdicts"][0].pop("reason")),
+        ("verdicts.0.measured", lambda found: found["verdicts"][0].update(measured="x")),
+        ("verdicts.1", lambda found: found["verdicts"][1].update(holds=True)),
+        ("the whole", lambda found: found["verdicts"][0].update(experiment="made/up")),
+        ("experiments.2.seeds", lambda found: found["experiments"][2].pop("seeds")),
+        ("experiments.0", lambda found: found.update(experiments=[1])),
+        ("the whole", lambda found: found["experiments"][0].update(digests=["unknown"])),
+        ("wall_seconds", lambda found: found.update(wall_seconds=10**400)),
+        ("runs.0.status", lambda found: found["runs"][0].update(status="well")),
+        ("surplus", lambda found: found.update(surplus=1)),
     ],
 )
-def test_a_page_of_a_document_with_another_form_is_refused(quick, tmp_path, change):
-    folder = tmp_path / "copy"
-    shutil.copytree(folder_of(quick, "wen2023"), folder)
-    document = json.loads((folder / "verdicts.json").read_text())
+def test_a_document_that_was_changed_is_refused_by_the_name_of_the_field(quick, field, change):
+    document = json.loads((folder_of(quick, "wen2023") / "results.json").read_text())
     change(document)
-    (folder / "verdicts.json").write_text(json.dumps(document))
-    with pytest.raises(UserError, match="by another version or changed by hand"):
-        results_page.make(folder, tmp_path / "page.md", folder)
+    with pytest.raises(StoreError, match=re.escape(f"changed by hand: {field}: ")):
+        Results.from_json(json.dumps(document))
 
 
-def test_a_manifest_of_other_runs_and_a_page_without_a_name_are_refused(quick, tmp_path):
-    folder = tmp_path / "copy"
-    shutil.copytree(folder_of(quick, "wen2023"), folder)
+def test_a_document_with_half_a_character_is_refused(quick):
+    document = json.loads((folder_of(quick, "wen2023") / "results.json").read_text())
+    document["experiments"][0]["finding"] = "\ud800"
+    with pytest.raises(StoreError):
+        Results.from_json(json.dumps(document))
+
+
+def test_a_document_reads_back_as_it_was_written(quick):
+    stored = (folder_of(quick, "beyond") / "results.json").read_bytes()
+    assert Results.from_json(stored).to_dict() == json.loads(stored)
+
+
+def test_a_page_without_a_name_is_refused(quick):
     with pytest.raises(UserError, match="needs a file name"):
-        results_page.make(folder, Path("/"))
-    shutil.copy(folder_of(quick, "beyond") / "manifest.json", folder)
-    with pytest.raises(UserError, match="are of different reproductions"):
-        results_page.make(folder, tmp_path / "page.md")
+        results_page.make(folder_of(quick, "wen2023"), Path("/"))
 
 
 def test_a_page_is_compared_with_its_own_source_alone(quick, tmp_path):
     one, other = folder_of(quick, "wen2023"), folder_of(quick, "beyond")
-    with pytest.raises(UserError, match="is a reproduction of 'beyond': give one of 'wen2023'"):
+    with pytest.raises(UserError, match="has the results of 'beyond': give those of 'wen2023'"):
         results_page.make(one, tmp_path / "page.md", other)
 
 
@@ -227,7 +237,7 @@ def test_a_page_of_something_else_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (["wn2023"], "unknown source 'wn2023': did you mean 'wen2023'"),
+        (["wn2023"], "unknown experiment or source 'wn2023': did you mean 'wen2023'"),
         (["wen2023", "--preset", "labb"], "unknown preset 'labb': did you mean 'lab'"),
         (["wen2023", "--budget", "soon"], "such as 90s, 30m, 2h or 1h30m, got 'soon'"),
         (["wen2023", "--jobs", "0"], "jobs must be >= 1, got 0"),
@@ -268,7 +278,7 @@ def test_what_is_interrupted_ends_in_the_bits_of_what_is_not(
         assert "run the same command again to continue" in interrupted
     held = list((tmp_path / "results" / "runs").iterdir())
     wait_for(lambda: not any(holder(path) and alive(holder(path)) for path in held))
-    assert not (tmp_path / "results" / "reproduce-wen2023-fig5-quick" / "verdicts.json").exists()
+    assert not (tmp_path / "results" / "wen2023-fig5-quick" / "results.json").exists()
     done = reproduce(tmp_path, *FIGURE[1:])
     assert (done.returncode, done.stderr) == (0, "")
     runs = tmp_path / "results" / "runs"

@@ -1,7 +1,6 @@
 """What a machine does to a run: kill -9, two of a kind, a full disk, a damaged file."""
 
 import contextlib
-import dataclasses
 import errno
 import json
 import os
@@ -19,9 +18,8 @@ import tomli_w
 
 import flatlab as fl
 from conftest import SIZES, TINY, bits, command, environment, holder, wait_for
-from flatlab import cli, load_run
+from flatlab import cli, experiments, load_run
 from flatlab.errors import UserError
-from flatlab.experiments import running
 from flatlab.files import store
 from flatlab.files.store import RunStore
 from flatlab.training import session as training
@@ -154,13 +152,13 @@ def test_an_experiment_killed_twenty_times_ends_in_the_same_bits(tmp_path):
         command(*arguments, "--out", killed), env=often, capture_output=True, text=True, timeout=300
     )
     assert (ended.returncode, ended.stderr) == (0, "")
-    experiment = running.find("wen2023/table1")
-    sizes = {**SIZES, **longer}
-    settings = dataclasses.replace(experiment.presets["quick"], seeds=1, **sizes)
-    whole = running.run_experiment(experiment, "quick", settings, tmp_path / "whole", workers=2)
-    assert len(whole.paths) == 8
-    for path in whole.paths:
-        assert bits(runs / path.name) == bits(path)
+    changes = {**SIZES, **longer}
+    whole = experiments.run(
+        "wen2023/table1", "quick", out=tmp_path / "whole", seeds=1, changes=changes, workers=2
+    )
+    assert len(whole.runs) == 8
+    for run in whole.runs:
+        assert bits(killed / run.path) == bits(tmp_path / "whole" / run.path)
 
 
 def test_of_two_processes_on_one_run_the_second_says_who_works_there(start, main, tmp_path):

@@ -164,7 +164,8 @@ def print_results(results: Results) -> None:
         print_line(f"left out, {left.experiment}{seeds_run}: {left.reason}")
     wall = results.wall_seconds
     clock = "" if wall is None else f", {wall:.0f} s of wall-clock"
-    print_line(f"{results.summary()} {results.training_seconds:.0f} s of training{clock}.")
+    said = f"{results.summary()} {results.training_seconds:.0f} s of training{clock}."
+    out.print(said, markup=False, highlight=False)
     print_line(f"files: {results.folder}")
 
 

@@ -185,24 +185,25 @@ def test_a_run_after_another_that_was_interrupted_ends_in_the_same_bits(
     assert ends[0] == ends[1]
 
 
-def test_what_comes_after_a_failure_is_not_started_and_nothing_is_decided(mixed, tmp_path):
+def test_what_comes_after_a_failure_fails_unstarted_and_nothing_is_decided(mixed, tmp_path):
     needs = {"needs": str(tmp_path / "needed")}
     late = Computation("late", "computations_for_tests:fail_unless_there", needs)
     mixed(lambda s: [*plan(s), late, dataclasses.replace(plan(s)[0], name="later", after="late")])
-    found, _, _ = do(tmp_path / "out")
-    status = {record.name: (record.status, record.error) for record in found.runs}
-    assert status["late"] == ("failed", "ValueError: not yet there")
-    assert status["later"] == ("not started", None) and status["sum"][0] == "done"
-    assert [record.name for record in found.failed] == ["late"]
+    found, started, _ = do(tmp_path / "out")
+    errors = {record.name: record.error for record in found.failed}
+    assert errors.keys() == {"late", "later"} and "later" not in started
+    assert errors["late"] == "ValueError: not yet there"
+    assert errors["later"].endswith("failed: ValueError: not yet there")
     assert found.verdicts[0].reason == "without 2 of its 7 runs nothing is decided"
     assert found.left_out[0].reason == "these runs failed: late, later"
 
 
-def test_what_comes_after_a_run_that_diverged_is_not_started(mixed, tmp_path):
+def test_nothing_goes_on_from_a_run_that_diverged(mixed, tmp_path):
     wild = dataclasses.replace(config(3), schedule=(Phase("sgd", lr=1e30, batch_size=1, epochs=3),))
     mixed(lambda s: [Planned("wild", wild), Planned("tame", config(3), after="wild")])
     found, _, _ = do(tmp_path)
-    assert [record.status for record in found.runs] == ["diverged", "not started"]
+    assert [record.status for record in found.runs] == ["diverged", "failed"]
+    assert "has no end to go on from" in found.failed[0].error and found.failed[0].exit_code == 3
 
 
 def test_a_damaged_result_is_made_again(mixed, tmp_path):

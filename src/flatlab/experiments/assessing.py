@@ -194,8 +194,8 @@ def _named(experiment: Experiment, plots: Sequence[Any]) -> tuple[Any, ...]:
 def record(key: str, work: Work, done: Done, users: Mapping[str, Sequence[str]]) -> RunRecord:
     """Return what the document says of a run; `users` is experiment → digests."""
     made, outcome = done.made.get(key), done.outcomes.get(key)
-    failed = outcome is not None and outcome.status == "failed"
-    status: Any = made.status if made else outcome.status if outcome else "not started"
+    failed = outcome if outcome is not None and outcome.status == "failed" else None
+    status: Any = made.status if made else outcome.status if outcome else "interrupted"
     return RunRecord(
         name=work.name,
         names=work.names,
@@ -204,8 +204,8 @@ def record(key: str, work: Work, done: Done, users: Mapping[str, Sequence[str]])
         digest=key,
         path=f"runs/{work.path.name}",
         status=status,
-        error=outcome.error if outcome is not None and failed else None,
-        exit_code=outcome.exit_code if outcome is not None and failed else 0,
+        error=failed.error if failed else None,
+        exit_code=failed.exit_code if failed else 0,
         reused=work.made is not None,
         epochs=work.planned.epochs,
         seconds=round(made.seconds, 3) if made else None,

@@ -18,7 +18,7 @@ from ..errors import StoreError, UserError
 from ..files.documents import read_document, write_document
 from ..files.store import RESULT, ensure_directory, locked
 from ..training.config import RunConfig
-from ..training.run import load_run, params_digest, start_table, versions
+from ..training.run import Run, load_run, params_digest, start_table, versions
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -91,6 +91,7 @@ def train_on(payload: dict[str, Any], report: Report) -> dict[str, Any]:
     from ..training.session import run_config
 
     config = RunConfig.from_dict(payload["config"])
+    _check_end(payload["after"])
     started = dataclasses.replace(config, start=start_table(payload["after"]))
     run = run_config(started, out=payload["out"], fresh=payload["fresh"], report=report)
     return {**run.result(), "path": payload["out"]}
@@ -108,7 +109,7 @@ def measure_end(payload: dict[str, Any], report: Report) -> dict[str, Any]:
     """Measure the end of the run that this comes after: the function of `measurement`."""
     from ..measures.measuring import measure
 
-    run = load_run(payload["after"])
+    run = _check_end(payload["after"])
     found = measure(
         run.module(),
         run.config.loss,
@@ -118,6 +119,16 @@ def measure_end(payload: dict[str, Any], report: Report) -> dict[str, Any]:
         progress=False,
     )
     return {"measures": found.to_dict()}
+
+
+def _check_end(path: str) -> Run:
+    """Return a finished run; one that diverged has no end to go on from."""
+    run = load_run(path)
+    if run.status != "done":
+        error = UserError(f"the run it comes after has no end to go on from: {path} {run.status}")
+        error.exit_code = 3
+        raise error
+    return run
 
 
 def _function(target: str) -> Callable[[dict[str, Any], Report], Any]:

@@ -171,17 +171,18 @@ def carry_out(
     if until is None:
         waiting = _first_of_each_kernel_first(waiting, work)
     while waiting:
-        ready = [key for key in waiting if _may_start(work[key], made)]
-        if not ready:  # what they come after failed, diverged or was interrupted
-            break
+        ready = [key for key in waiting if not work[key].before or work[key].before in made]
+        lost = [key for key in waiting if work[key].before in outcomes and key not in ready]
+        outcomes |= {key: _lost(work[key], outcomes[work[key].before]) for key in lost}
         jobs = [_job(work, key, fresh) for key in ready]
-        outcomes |= dict(zip(ready, run_jobs(jobs, workers, on_event, until), strict=True))
-        for key in ready:
-            if outcomes[key].status == "done":
+        ended = run_jobs(jobs, workers, on_event, until)
+        for key, outcome in zip(ready, ended, strict=True):
+            outcomes[key] = outcome
+            if outcome.status == "done":
                 made[key] = _load(work[key])
-        waiting = [key for key in waiting if key not in ready]
-        if any(outcomes[key].status == "interrupted" for key in ready):
+        if any(outcome.status == "interrupted" for outcome in ended):
             break
+        waiting = [key for key in waiting if key not in outcomes]
     return Done(made, outcomes)
 
 
@@ -205,14 +206,17 @@ def finished(out: Path) -> Iterator[tuple[RunConfig, float]]:
                 yield RunConfig.from_dict(store.config), float(result["seconds"])
 
 
-def _may_start(one: Work, made: Mapping[str, Made]) -> bool:
-    before = made.get(one.before)
-    return not one.before or (before is not None and before.status == "done")
-
-
 def _job(work: Mapping[str, Work], key: str, fresh: bool) -> Job:
     one = work[key]
     return one.job(work[one.before].path if one.before else None, fresh)
+
+
+def _lost(one: Work, before: Outcome) -> Outcome:
+    """Return the outcome of work that comes after some that has no result."""
+    how = "was interrupted" if before.status == "interrupted" else f"failed: {before.error}"
+    error = f"{one.name} comes after {before.job.name}, which {how}"
+    job = Job(one.name, "", {})
+    return Outcome(job, before.status, None, error, before.exit_code, 0.0)
 
 
 def _load(one: Work) -> Made:

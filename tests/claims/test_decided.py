@@ -1,0 +1,81 @@
+"""Claims that an experiment decides: `flatlab verify` shows the stored verdict."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flatlab.cli import console
+from flatlab.experiments.contract import Verdict
+from flatlab.experiments.results import Judged, Part, Results
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    """Have room for every row on one line, whatever the terminal of the one who tests."""
+    monkeypatch.setattr(console.out, "_width", 140)
+
+
+def stored_results(folder, claims, preset="lab", experiment="wen2023/fig4"):
+    """Store a document with verdicts of one experiment: claim → (paper, holds)."""
+    verdicts = tuple(
+        Judged.of(Verdict(claim, "s", paper, 0.5, None, None, holds, "r"), experiment, preset)
+        for claim, (paper, holds) in claims.items()
+    )
+    part = Part(
+        id=experiment, source="s", figure="f", claim="c", settings={}, seeds=3, of=3, runs=0,
+        digests=(), epochs=0, training_seconds=0.0, wall_seconds=None, paper_epochs=None,
+        paper_hours=None, paper_hours_per_epoch=None, finding="", notes=(), tables={}, figures=(),
+    )  # fmt: skip
+    folder.mkdir(parents=True)
+    Results(
+        ids=(experiment,), preset=preset, status="done", folder=str(folder), experiments=(part,),
+        verdicts=verdicts, left_out=(), runs=(), budget_seconds=None, jobs=2, wall_seconds=1.0,
+        training_seconds=0.0, epochs=0, paper_epochs=None, paper_hours=None, commit=None,
+        versions={}, machine={},
+    ).save()  # fmt: skip
+
+
+def found_of(main, *arguments):
+    code, out, err = main("verify", "wen2023.fig4", *arguments, "--json")
+    assert (code, err) == (0, "")
+    (claim,) = json.loads(out)["claims"]
+    assert claim["word"] == "by experiment"  # an experiment is no check
+    return claim["decided"]
+
+
+def test_the_stored_verdict_of_an_experiment_is_shown(main, tmp_path):
+    assert found_of(main) is None
+    code, out, _ = main("verify", "wen2023.fig4")
+    assert code == 0 and "flatlab run wen2023/fig4" in out
+    held = {"wen2023.fig4.worse": ("yes", True), "wen2023.fig4.extra": ("ours", False)}
+    stored_results(Path("results", "wen2023-fig4-lab"), held)
+    assert found_of(main) == {
+        "verdict": "holds",  # what is ours does not count against the paper
+        "holds": 1, "fails": 0, "open": 0, "preset": "lab", "folder": "results/wen2023-fig4-lab",
+    }  # fmt: skip
+    code, out, _ = main("verify", "wen2023.fig4")
+    assert code == 0
+    assert "by experiment: holds" in out and "(1 hold; results/wen2023-fig4-lab)" in out
+    code, out, _ = main("verify", "wen2023.fig4", "--show")
+    assert "by experiment: holds (1 hold; results/wen2023-fig4-lab)" in out
+    assert found_of(main, "--results", "elsewhere") is None
+
+
+def test_of_several_results_those_that_decide_most_are_shown(main, tmp_path):
+    """A quick look must not hide what a larger run decided, whichever came last."""
+    decided = {"wen2023.fig4.worse": ("yes", True), "wen2023.fig4.flatter": ("yes", False)}
+    stored_results(tmp_path / "all" / "wen2023-lab", decided)
+    left_open = dict.fromkeys(decided, ("yes", None))
+    stored_results(tmp_path / "all" / "wen2023-fig4-quick", left_open, "quick")
+    found = found_of(main, "--results", tmp_path / "all")
+    assert (found["verdict"], found["preset"]) == ("fails", "lab")
+    assert (found["holds"], found["fails"], found["open"]) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"format": 1}', '{"format": 2}'])
+def test_results_that_cannot_be_read_are_passed_over(main, tmp_path, text):
+    stored_results(tmp_path / "all" / "good", {"wen2023.fig4.worse": ("yes", None)})
+    (tmp_path / "all" / "bad").mkdir()
+    (tmp_path / "all" / "bad" / "results.json").write_text(text)
+    assert found_of(main, "--results", tmp_path / "all")["verdict"] == "not assessed"

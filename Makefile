@@ -36,11 +36,11 @@ reproduce: setup  ## Decide every figure of Wen, Li & Ma (preset lab).
 
 results: setup  ## Run them in both sizes, and the open questions; write docs/results anew.
 	$(BIN)/flatlab reproduce wen2023 --preset paper --out results $(SOME_DIVERGE)
-	$(BIN)/python -m flatlab.report.results_page results/reproduce-wen2023-paper docs/results/wen2023.md
+	$(BIN)/python -m flatlab.report.results_page results/wen2023-paper docs/results/wen2023.md
 	$(BIN)/flatlab reproduce wen2023 --out results $(SOME_DIVERGE)
-	$(BIN)/python -m flatlab.report.results_page results/reproduce-wen2023-lab docs/results/lab/wen2023.md results/reproduce-wen2023-paper
+	$(BIN)/python -m flatlab.report.results_page results/wen2023-lab docs/results/lab/wen2023.md results/wen2023-paper
 	$(BIN)/flatlab reproduce beyond --out results $(SOME_DIVERGE)
-	$(BIN)/python -m flatlab.report.results_page results/reproduce-beyond-lab docs/results/beyond.md
+	$(BIN)/python -m flatlab.report.results_page results/beyond-lab docs/results/beyond.md
 
 bench: setup  ## Measure the engine against its peers, as ratios from one run.
 	$(BIN)/flatlab bench

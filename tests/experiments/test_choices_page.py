@@ -26,8 +26,9 @@ WORDS = {True: "turns no answer; nearest to it, {}.", False: "matters: {}.", Non
 
 def numbers(document):
     """Return what the page needs of the JSON that a run prints."""
-    kept = ("id", "preset", "finding", "verdicts")
-    return {**{key: document[key] for key in kept}, "rows": document["tables"]["sensitivity"]}
+    (part,) = document["experiments"]
+    kept = {"id": part["id"], "preset": document["preset"], "finding": part["finding"]}
+    return {**kept, "verdicts": document["verdicts"], "rows": part["tables"]["sensitivity"]}
 
 
 def cell(row):

@@ -21,7 +21,7 @@ from flatlab.experiments.results import Results
 from flatlab.experiments.running import folder_name, run
 from flatlab.experiments.work import carry_out, find_work, planned_work
 from flatlab.files.store import RunStore
-from flatlab.jobs.executor import run_jobs
+from flatlab.jobs import run_jobs
 from flatlab.models import TwoLayer
 from flatlab.specs import spec
 from flatlab.training.config import RunConfig

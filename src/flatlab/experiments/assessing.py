@@ -195,7 +195,7 @@ def record(key: str, work: Work, done: Done, users: Mapping[str, Sequence[str]])
     """Return what the document says of a run; `users` is experiment → digests."""
     made, outcome = done.made.get(key), done.outcomes.get(key)
     failed = outcome if outcome is not None and outcome.status == "failed" else None
-    status: Any = made.status if made else outcome.status if outcome else "interrupted"
+    status: Any = made.status if made else outcome.status if outcome else None
     return RunRecord(
         name=work.name,
         names=work.names,

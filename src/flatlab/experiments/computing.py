@@ -60,11 +60,11 @@ def result_of(path: str | Path) -> dict[str, Any]:
 def compute(payload: dict[str, Any], report: Report) -> dict[str, Any]:
     """Call a function and store what it returns: a target of jobs.
 
-    The payload is {"asked": {"target", "payload", "after"}, "out": directory, "after": directory
-    or None, "fresh": bool}.
+    The payload is {"asked": {"target", "payload", "after"}, "out": directory, "fresh": bool}, and
+    "after": the directory of what it comes after, if it does.
     """
     asked, path = payload["asked"], Path(payload["out"])
-    given = asked["payload"] | ({"after": payload["after"]} if payload["after"] else {})
+    given = asked["payload"] | ({"after": payload["after"]} if "after" in payload else {})
     ensure_directory(path)
     with locked(path):
         made = None

@@ -14,8 +14,8 @@ from typing import Any
 
 from ..errors import FlatlabError, StoreError
 from ..files.store import RunStore, run_directories
-from ..jobs.costs import CostModel, kernels
 from ..jobs import Job, OnEvent, Outcome, run_jobs
+from ..jobs.costs import CostModel, kernels
 from ..training.config import RunConfig
 from ..training.run import Run, load_run, read_result
 from .computing import Computed, load_computed, starts_from
@@ -44,19 +44,21 @@ class Work:
     path: Path
     made: Made | None
 
-    def job(self, before: Path | None, fresh: bool) -> Job:
-        """Return the job that does it; `before` is the directory of what it comes after."""
-        after = None if before is None else str(before)
+    def job(self, earlier: Work | None, fresh: bool) -> Job:
+        """Return the job that does it; `earlier` is the work it comes after."""
         payload: dict[str, Any] = {"out": str(self.path), "fresh": fresh}
+        if earlier is not None:
+            payload["after"] = str(earlier.path)
         if isinstance(self.planned, Computation):
-            asked = asked_of(self.planned, self.before)
-            payload |= {"asked": asked, "after": after}
-            return Job(self.name, "flatlab.experiments.computing:compute", payload)
-        payload["config"] = self.planned.config.to_dict()
-        if after is None:
-            return Job(self.name, "flatlab.training.session:run_job", payload)
-        payload["after"] = after
-        return Job(self.name, "flatlab.experiments.computing:train_on", payload)
+            target = "flatlab.experiments.computing:compute"
+            payload["asked"] = asked_of(self.planned, self.before)
+        else:
+            target = "flatlab.training.session:run_job"
+            payload["config"] = self.planned.config.to_dict()
+            if earlier is not None:
+                target = "flatlab.experiments.computing:train_on"
+        waits = earlier is not None and earlier.made is None
+        return Job(self.name, target, payload, after=(earlier.name,) if earlier and waits else ())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +163,6 @@ def carry_out(
         order: Digests in the order to do them in; by default that of `work`.
     """
     made: dict[str, Made] = {}
-    outcomes: dict[str, Outcome] = {}
     for key, one in work.items():
         if one.made is not None:
             made[key] = one.made
@@ -170,19 +171,9 @@ def carry_out(
     waiting = [key for key in order or work if work[key].made is None]
     if until is None:
         waiting = _first_of_each_kernel_first(waiting, work)
-    while waiting:
-        ready = [key for key in waiting if not work[key].before or work[key].before in made]
-        lost = [key for key in waiting if work[key].before in outcomes and key not in ready]
-        outcomes |= {key: _lost(work[key], outcomes[work[key].before]) for key in lost}
-        jobs = [_job(work, key, fresh) for key in ready]
-        ended = run_jobs(jobs, workers, on_event, until)
-        for key, outcome in zip(ready, ended, strict=True):
-            outcomes[key] = outcome
-            if outcome.status == "done":
-                made[key] = _load(work[key])
-        if any(outcome.status == "interrupted" for outcome in ended):
-            break
-        waiting = [key for key in waiting if key not in outcomes]
+    jobs = [work[key].job(work.get(work[key].before), fresh) for key in waiting]
+    outcomes = dict(zip(waiting, run_jobs(jobs, workers, on_event, until), strict=True))
+    made |= {key: _load(work[key]) for key in waiting if outcomes[key].status == "done"}
     return Done(made, outcomes)
 
 
@@ -204,19 +195,6 @@ def finished(out: Path) -> Iterator[tuple[RunConfig, float]]:
             result = read_result(store)
             if result and result["status"] == "done":
                 yield RunConfig.from_dict(store.config), float(result["seconds"])
-
-
-def _job(work: Mapping[str, Work], key: str, fresh: bool) -> Job:
-    one = work[key]
-    return one.job(work[one.before].path if one.before else None, fresh)
-
-
-def _lost(one: Work, before: Outcome) -> Outcome:
-    """Return the outcome of work that comes after some that has no result."""
-    how = "was interrupted" if before.status == "interrupted" else f"failed: {before.error}"
-    error = f"{one.name} comes after {before.job.name}, which {how}"
-    job = Job(one.name, "", {})
-    return Outcome(job, before.status, None, error, before.exit_code, 0.0)
 
 
 def _load(one: Work) -> Made:

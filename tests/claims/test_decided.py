@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from flatlab.cli import console
-from flatlab.experiments.contract import Verdict
-from flatlab.experiments.results import Judged, Part, Results
+from results_for_tests import results
 
 
 @pytest.fixture(autouse=True)
@@ -16,24 +15,13 @@ def wide(monkeypatch):
     monkeypatch.setattr(console.out, "_width", 140)
 
 
-def stored_results(folder, claims, preset="lab", experiment="wen2023/fig4"):
-    """Store a document with verdicts of one experiment: claim → (paper, holds)."""
-    verdicts = tuple(
-        Judged.of(Verdict(claim, "s", paper, 0.5, None, None, holds, "r"), experiment, preset)
-        for claim, (paper, holds) in claims.items()
-    )
-    part = Part(
-        id=experiment, source="s", figure="f", claim="c", settings={}, seeds=3, of=3, runs=0,
-        digests=(), epochs=0, training_seconds=0.0, wall_seconds=None, paper_epochs=None,
-        paper_hours=None, paper_hours_per_epoch=None, finding="", notes=(), tables={}, figures=(),
-    )  # fmt: skip
+def store(folder, verdicts, preset="lab"):
+    """Store results of Figure 4: claim → (paper, holds)."""
     folder.mkdir(parents=True)
-    Results(
-        ids=(experiment,), preset=preset, status="done", folder=str(folder), experiments=(part,),
-        verdicts=verdicts, left_out=(), runs=(), budget_seconds=None, jobs=2, wall_seconds=1.0,
-        training_seconds=0.0, epochs=0, paper_epochs=None, paper_hours=None, commit=None,
-        versions={}, machine={},
-    ).save()  # fmt: skip
+    options = {
+        claim: {"paper": paper, "holds": holds} for claim, (paper, holds) in verdicts.items()
+    }
+    results(options, "wen2023/fig4", preset, folder).save()
 
 
 def found_of(main, *arguments):
@@ -49,7 +37,7 @@ def test_the_stored_verdict_of_an_experiment_is_shown(main, tmp_path):
     code, out, _ = main("verify", "wen2023.fig4")
     assert code == 0 and "flatlab run wen2023/fig4" in out
     held = {"wen2023.fig4.worse": ("yes", True), "wen2023.fig4.extra": ("ours", False)}
-    stored_results(Path("results", "wen2023-fig4-lab"), held)
+    store(Path("results", "wen2023-fig4-lab"), held)
     assert found_of(main) == {
         "verdict": "holds",  # what is ours does not count against the paper
         "holds": 1, "fails": 0, "open": 0, "preset": "lab", "folder": "results/wen2023-fig4-lab",
@@ -65,9 +53,9 @@ def test_the_stored_verdict_of_an_experiment_is_shown(main, tmp_path):
 def test_of_several_results_those_that_decide_most_are_shown(main, tmp_path):
     """A quick look must not hide what a larger run decided, whichever came last."""
     decided = {"wen2023.fig4.worse": ("yes", True), "wen2023.fig4.flatter": ("yes", False)}
-    stored_results(tmp_path / "all" / "wen2023-lab", decided)
+    store(tmp_path / "all" / "wen2023-lab", decided)
     left_open = dict.fromkeys(decided, ("yes", None))
-    stored_results(tmp_path / "all" / "wen2023-fig4-quick", left_open, "quick")
+    store(tmp_path / "all" / "wen2023-fig4-quick", left_open, "quick")
     found = found_of(main, "--results", tmp_path / "all")
     assert (found["verdict"], found["preset"]) == ("fails", "lab")
     assert (found["holds"], found["fails"], found["open"]) == (1, 1, 0)
@@ -75,7 +63,7 @@ def test_of_several_results_those_that_decide_most_are_shown(main, tmp_path):
 
 @pytest.mark.parametrize("text", ["", "{}", '{"format": 1}', '{"format": 2}'])
 def test_results_that_cannot_be_read_are_passed_over(main, tmp_path, text):
-    stored_results(tmp_path / "all" / "good", {"wen2023.fig4.worse": ("yes", None)})
+    store(tmp_path / "all" / "good", {"wen2023.fig4.worse": ("yes", None)})
     (tmp_path / "all" / "bad").mkdir()
     (tmp_path / "all" / "bad" / "results.json").write_text(text)
     assert found_of(main, "--results", tmp_path / "all")["verdict"] == "not assessed"

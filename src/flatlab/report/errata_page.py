@@ -33,7 +33,7 @@ def page(found: Verification) -> str:
     for erratum in ERRATA.values():
         for claim in erratum.decided_by:
             shown_first.setdefault(claim.id, erratum.id)
-    text = render(
+    return render(
         "errata",
         seed=found.seed,
         command=COMMAND,
@@ -45,7 +45,6 @@ def page(found: Verification) -> str:
         shown_first=shown_first,
         evidence=lambda result: [_row(line) for line in result.lines],
     )
-    return text.rstrip() + "\n"
 
 
 def _row(line: Line) -> dict[str, str]:

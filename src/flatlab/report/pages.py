@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -10,7 +11,10 @@ from .tables import markdown
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill in a template; in it, `rows | table` is a Markdown table."""
+    """Fill in a template; in it, `rows | table` is a Markdown table.
+
+    Several empty lines become one, so that a template may leave parts out.
+    """
     environment = Environment(
         loader=PackageLoader("flatlab.report"),
         undefined=StrictUndefined,
@@ -20,4 +24,5 @@ def render(template: str, **values: Any) -> str:
         autoescape=False,  # Markdown, not HTML
     )
     environment.filters["table"] = markdown
-    return environment.get_template(f"{template}.md.j2").render(**values)
+    text = environment.get_template(f"{template}.md.j2").render(**values)
+    return re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"

@@ -40,7 +40,7 @@ ALLOWED = {
     "claims": f"{FOUNDATIONS} data models losses optim problem measures theory training "
     "experiments jobs",
     "experiments": f"{FOUNDATIONS} data models losses training theory measures jobs files plots",
-    "report": "errors specs plots experiments files training claims",
+    "report": "errors plots experiments files claims",
     "cli": "errors specs data models optim losses measures training anatomy theory claims "
     "experiments report jobs files",
     "__main__": "cli",

@@ -194,6 +194,17 @@ def test_runs_that_experiments_share_are_trained_once_and_reused_later(source, t
     assert later.epochs == found.epochs == 18
 
 
+def test_pictures_of_several_sources_do_not_overwrite_each_other(source, tmp_path, monkeypatch):
+    monkeypatch.setitem(source, "other/one", experiment("other/one", (0.1,)))
+    found, _ = reproduce(tmp_path, ["made/one", "other"])
+    assert [part.figures for part in found.experiments] == [
+        ("pictures/made-one.png",),
+        ("pictures/other-one.png",),
+    ]
+    folder = tmp_path / "made-one+other-lab"
+    assert all((folder / name).exists() for part in found.experiments for name in part.figures)
+
+
 def test_an_experiment_without_the_preset_is_left_out_and_named(source, tmp_path):
     found, _ = reproduce(tmp_path)
     (skipped,) = found.left_out
@@ -300,14 +311,14 @@ def test_an_experiment_without_runs_and_seeds_is_analysed(source, tmp_path, monk
     [
         (None, {}, ""),  # the preset's own sizes
         (None, {"seeds": 1}, ""),
-        (None, {"epochs": 2}, "too small to decide: epochs is 2 and must be at least 3"),
+        (None, {"epochs": 2}, "too small to decide: epochs is 2 (needs 3)"),
         ({"seeds": 2, "width": 6}, {"epochs": 2}, ""),
-        ({"seeds": 3}, {}, "too small to decide: seeds is 2 and must be at least 3"),
+        ({"seeds": 3}, {}, "too small to decide: seeds is 2 (needs 3)"),
         (
             {"seeds": 3, "epochs": 3000, "width": 7},
             {},
-            "too small to decide: seeds is 2 and must be at least 3; epochs is 3 and must be at "
-            "least 3,000; width is 6 and must be at least 7",
+            "too small to decide: seeds is 2 (needs 3), epochs is 3 (needs 3,000), "
+            "width is 6 (needs 7)",
         ),
     ],
 )

@@ -145,7 +145,7 @@ def print_results(results: Results) -> None:
                 _print_verdict(verdict)
     else:
         styles = {"holds": "green", "fails": "red", f"not{NO_BREAK}assessed": "yellow"}
-        rows = [_cells(verdict) for verdict in results.verdicts]
+        rows = [_cells(v, alone) for v in results.verdicts]
         print_table(rows, f"{results.name}, preset {results.preset}", styles)
     columns = ("id", "seeds", "runs", "epochs", "training_seconds", "wall_seconds")
     if any(part.runs for part in results.experiments):
@@ -177,15 +177,15 @@ def _print_verdict(v: Judged) -> None:
     out.print(Padding(explained, (0, 0, 0, 4)), highlight=False)
 
 
-def _cells(v: Judged) -> dict[str, Any]:
-    return {
+def _cells(v: Judged, alone: bool) -> dict[str, Any]:
+    cells = {
         "verdict": v.verdict.replace(" ", NO_BREAK),
         "claim": v.claim,
         "measured": interval(v.measured, v.low, v.high),
         "paper": str(v.paper),
         "what and why": f"{v.statement}: {v.reason}",
-        "experiment": v.experiment,
     }
+    return cells if alone else cells | {"experiment": v.experiment}
 
 
 def print_verification(found: Verification, hidden: Sequence[str] = ()) -> None:

@@ -130,8 +130,20 @@ def assess(
     done: Done,
     seconds: Mapping[str, float],
     clock: Clock,
+    sources: int,
 ) -> Assessed:
-    """Analyse one experiment: `chosen` is its level by plan, `level` the one that is complete."""
+    """Analyse one experiment.
+
+    Args:
+        part: The experiment.
+        chosen: Its level by plan.
+        level: The level that is complete.
+        work: Digest → work of all experiments.
+        done: What came of it.
+        seconds: Digest → expected seconds.
+        clock: When each run was under way.
+        sources: Of how many sources there are experiments.
+    """
     experiment, at = part.experiment, part.levels[level - 1] if level else part.whole
     findings = part.findings(level, done.made)
     keys = [key for key in at.keys if key in done.made] if level else []
@@ -145,7 +157,7 @@ def assess(
         why.append(f"these runs failed: {', '.join(failed)}")
     if not level:
         findings = Findings(_undecided(findings, f"left out: {why[0]}").verdicts, {}, ())
-    plots = _named(experiment, findings.plots) if keys or not at.plan else ()
+    plots = _named(experiment, findings.plots, sources) if keys or not at.plan else ()
     wanted = seeds_of(part.whole.settings)
     seeds = None if wanted is None else level if level < len(part.levels) else wanted
     made = [done.made[key] for key in keys]
@@ -180,13 +192,18 @@ def assess(
     return Assessed(found, verdicts, out if why else None, plots)
 
 
-def _named(experiment: Experiment, plots: Sequence[Any]) -> tuple[Any, ...]:
-    """Return pictures whose names begin with that of their experiment."""
-    name = experiment.id.partition("/")[2]
+def _named(experiment: Experiment, plots: Sequence[Any], sources: int) -> tuple[Any, ...]:
+    """Return pictures with names of their own: they begin with that of their experiment.
+
+    If there are experiments of several sources, the source stands before it.
+    """
+    source, _, name = experiment.id.partition("/")
+    before = f"{source}-" if sources > 1 else ""
     return tuple(
-        plot
-        if plot.name.startswith(name)
-        else dataclasses.replace(plot, name=f"{name}-{plot.name}")
+        dataclasses.replace(
+            plot,
+            name=before + (plot.name if plot.name.startswith(name) else f"{name}-{plot.name}"),
+        )
         for plot in plots
     )
 

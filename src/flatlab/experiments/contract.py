@@ -188,9 +188,9 @@ class Experiment:
         least = sizes(self.presets["lab"]) if self.least is None and "lab" in self.presets else {}
         short = shortfalls(settings, self.least or least)
         if short:
-            first = [f"{n} is {have:,} and must be at least {needs:,}" for n, have, needs in short]
-            more = f", and {len(first) - 3} more settings" if len(first) > 3 else ""
-            return f"too small to decide: {'; '.join(first[:3])}{more}"
+            said = [f"{name} is {have:,} (needs {needs:,})" for name, have, needs in short]
+            more = [f"{len(said) - 3} more"] if len(said) > 3 else []
+            return f"too small to decide: {', '.join([*said[:3], *more])}"
         if preset in self.undecided:
             return f"the preset {preset} is for a first look and decides nothing: run another"
         return ""

@@ -26,7 +26,7 @@ from .assessing import (
     with_earlier_clock,
 )
 from .budget import Choice, everything, within
-from .catalogue import find, settings_of
+from .catalogue import find, settings_of, source_of
 from .provenance import commit, machine
 from .results import LeftOut, Results
 from .work import Done, Work, carry_out, estimate, find_work
@@ -169,12 +169,13 @@ class _Request:
         late = until is not None and time.monotonic() >= until
         status: Status = "done" if not stopped else "out of time" if late else "interrupted"
         made: list[Assessed] = []
+        sources = len({source_of(part.experiment.id) for part in self.parts})
         for part in self.parts if status != "interrupted" else []:
             if on_analysis:
                 on_analysis(part.experiment.id)
             level = choice.levels[part.experiment.id]
             reached = part.complete(done.made, level) if status == "out of time" else level
-            made.append(assess(part, level, reached, chosen, done, seconds, clock))
+            made.append(assess(part, level, reached, chosen, done, seconds, clock, sources))
         return self._results(status, made, chosen, done)
 
     def _choose(self, work: Mapping[str, Work], seconds: Mapping[str, float]) -> Choice:

@@ -15,7 +15,7 @@ from flatlab.errors import BusyError, UserError
 from flatlab.experiments import catalogue, work
 from flatlab.experiments.budget import Offer, everything, makespan, parse_budget, within
 from flatlab.experiments.catalogue import find
-from flatlab.experiments.contract import Experiment, Findings, Line, Panel, Planned, Plot, Series
+from flatlab.experiments.contract import Experiment, Findings, Planned
 from flatlab.experiments.judging import below
 from flatlab.experiments.results import Results
 from flatlab.experiments.running import folder_name, run
@@ -23,6 +23,7 @@ from flatlab.experiments.work import carry_out, find_work, planned_work
 from flatlab.files.store import RunStore
 from flatlab.jobs import run_jobs
 from flatlab.models import TwoLayer
+from flatlab.plots import Curve, Curves, Plot, Reference
 from flatlab.specs import spec
 from flatlab.training.config import RunConfig
 from flatlab.training.run import load_run
@@ -120,10 +121,9 @@ def experiment(id, radii, presets=None):
         losses = [run.final["train_loss"] for run in runs.values()]
         verdict = below(f"made.{name}", "the loss | is small", losses, 100.0, decisive=True)
         series = tuple(
-            Series(n, n, r.columns["epoch"] * 1.0, r.columns["trace"][None])
-            for n, r in runs.items()
+            Curve(n, n, r.columns["epoch"] * 1.0, r.columns["trace"][None]) for n, r in runs.items()
         )
-        plot = Plot(name, "traces", ((Panel("t", "trace", series, (Line("zero", 0.0),)),),))
+        plot = Plot(name, "traces", ((Curves("t", "trace", series, (Reference("zero", 0.0),)),),))
         said = f"{len(runs)} runs of {s.seeds} seeds"
         return Findings((verdict,), {}, (plot,), (), said if runs else "")
 

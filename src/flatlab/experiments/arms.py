@@ -22,8 +22,8 @@ from ..training.config import Dtype, RunConfig
 from ..training.run import Run
 from ..training.schedule import LogGrid, Phase
 from . import showing
-from .compared import Compared, by_seed, diverged, large_enough
-from .contract import Experiment, Findings, Planned, Verdict
+from .compared import Compared, by_seed, diverged
+from .contract import Experiment, Findings, Planned, Verdict, too_small
 
 Tables = Mapping[str, list[dict[str, Any]]]
 
@@ -94,6 +94,7 @@ class Comparison:
         tables: Tables by name; by default one row for each arm.
         plots: Pictures; by default one of the final values.
         prefix: Begins the names of the runs; by default the name and a dash.
+        least: Setting → the smallest value that can decide, as in `Experiment`.
     """
 
     id: str
@@ -108,6 +109,7 @@ class Comparison:
     tables: Callable[[Compared], Tables] = showing.tables
     plots: Callable[[Compared], tuple[Plot, ...]] = showing.plots
     prefix: str | None = None
+    least: Mapping[str, float] | None = None
 
     @property
     def name(self) -> str:
@@ -131,7 +133,7 @@ class Comparison:
         return sorted(planned, key=lambda p: -costs.seconds(p.config))
 
     def collect(self, s: Any, preset: str, runs: Mapping[str, Run]) -> Compared:
-        """Sort the runs by arm and seed; settings below those of the preset lab decide nothing."""
+        """Sort the runs by arm and seed; settings that are too small decide nothing."""
         arms = {arm.key: arm for arm in self.arms(s)}
         found: dict[str, dict[int, Run]] = {}
         floors: dict[str, dict[int, float]] = {}
@@ -147,7 +149,7 @@ class Comparison:
                 if floor
                 else {}
             )
-        decisive = large_enough(s, self.presets["lab"]) and preset != "quick"
+        decisive = not too_small(s, preset, self.presets, self.least)
         return Compared(self, s, arms, found, floors, decisive)
 
     def analyse(self, s: Any, preset: str, runs: Mapping[str, Run]) -> Findings:
@@ -172,6 +174,7 @@ class Comparison:
             plan=self.plan,
             analyse=self.analyse,
             module=module,
+            least=self.least,
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..training.run import Run
-from .contract import Interval, shortfalls, sizes
+from .contract import Interval
 
 if TYPE_CHECKING:
     from .arms import AnyArm, Comparison
@@ -87,11 +87,6 @@ def by_seed(runs: Mapping[str, Run], name: Callable[[int], str], seeds: int) -> 
     {}
     """
     return {seed: runs[name(seed)] for seed in range(seeds) if name(seed) in runs}
-
-
-def large_enough(settings: Any, least: Any) -> bool:
-    """Return whether no size and no number of epochs is below that of other settings."""
-    return not shortfalls(settings, sizes(least))
 
 
 def diverged(runs: Mapping[str, Run]) -> tuple[str, ...]:

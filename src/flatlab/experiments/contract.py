@@ -16,6 +16,8 @@ from ..plots import Plot
 from ..specs import digest
 from ..training.config import RunConfig
 
+UNDECIDED = ("quick",)  # presets for a first look
+
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
@@ -181,19 +183,34 @@ class Experiment:
     analyse: Callable[[Any, str, Mapping[str, Any]], Findings]
     module: str
     least: Mapping[str, float] | None = None
-    undecided: tuple[str, ...] = ("quick",)
+    undecided: tuple[str, ...] = UNDECIDED
 
     def too_small(self, settings: Any, preset: str) -> str:
         """Say which settings are too small to decide a claim; empty if none is."""
-        least = sizes(self.presets["lab"]) if self.least is None and "lab" in self.presets else {}
-        short = shortfalls(settings, self.least or least)
-        if short:
-            said = [f"{name} is {have:,} (needs {needs:,})" for name, have, needs in short]
-            more = [f"{len(said) - 3} more"] if len(said) > 3 else []
-            return f"too small to decide: {', '.join([*said[:3], *more])}"
-        if preset in self.undecided:
-            return f"the preset {preset} is for a first look and decides nothing: run another"
-        return ""
+        return too_small(settings, preset, self.presets, self.least, self.undecided)
+
+
+def too_small(
+    settings: Any,
+    preset: str,
+    presets: Mapping[str, Any],
+    least: Mapping[str, float] | None = None,
+    undecided: Sequence[str] = UNDECIDED,
+) -> str:
+    """Say why settings cannot decide a claim; empty if they can. The arguments are `Experiment`'s.
+
+    An analysis asks it before it judges, and `run` tells the reason.
+    """
+    if least is None:
+        least = sizes(presets["lab"]) if "lab" in presets else {}
+    short = shortfalls(settings, least)
+    if short:
+        said = [f"{name} is {have:,} (needs {needs:,})" for name, have, needs in short]
+        more = [f"{len(said) - 3} more"] if len(said) > 3 else []
+        return f"too small to decide: {', '.join([*said[:3], *more])}"
+    if preset in undecided:
+        return f"the preset {preset} is for a first look and decides nothing: run another"
+    return ""
 
 
 def sizes(settings: Any) -> dict[str, float]:

@@ -35,8 +35,7 @@ from ...theory.constructions import memorising
 from ...theory.pictures import memorising_on_the_circle
 from ...theory.sights import circle_points, circle_regions
 from ...training.run import Run
-from ..compared import large_enough
-from ..contract import Experiment, Findings, Planned, Verdict
+from ..contract import Experiment, Findings, Planned, Verdict, too_small
 
 LOSS = 1e-12
 TRACE = 1e-6
@@ -137,7 +136,7 @@ def analyse(s: Settings, preset: str, runs: Mapping[str, Run]) -> Findings:
     slope = exponent(found)
     said = "exponent unknown, as the arcs overlap" if slope is None else f"exponent {slope:.4f}"
     return Findings(
-        judged(found, large_enough(s, PRESETS["lab"]) and preset != "quick"),
+        judged(found, not too_small(s, preset, PRESETS)),
         {"fig3": [dataclasses.asdict(each) for each in found]},
         (picture(s, found),),
         finding=f"ε from {found[0].epsilon:.3g} to {found[-1].epsilon:.3g}: f ≠ 0 on "

@@ -124,7 +124,7 @@ def measure_end(payload: dict[str, Any], report: Report) -> dict[str, Any]:
 def _check_end(path: str) -> Run:
     """Return a finished run; one that diverged has no end to go on from."""
     run = load_run(path)
-    if run.status != "done":
+    if run.status in ("diverged", "interrupted"):
         error = UserError(f"the run it comes after has no end to go on from: {path} {run.status}")
         error.exit_code = 3
         raise error

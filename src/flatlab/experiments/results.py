@@ -76,7 +76,7 @@ class RunRecord(_Record):
         experiments: Ids of the experiments that use it.
         digest: The digest of its configuration, or of what was computed.
         path: Its directory, below the folder of all results.
-        status: How it stands; what comes after a failure fails too.
+        status: As in `Run`, or "failed"; what comes after a failure fails too.
         error: Why it failed.
         exit_code: The exit code of its failure; 0 if it did not fail.
         reused: Whether it was done before.
@@ -91,7 +91,7 @@ class RunRecord(_Record):
     experiments: tuple[str, ...]
     digest: str
     path: str
-    status: Literal["done", "diverged", "interrupted", "failed"]
+    status: Literal["done", "reached", "missed", "diverged", "interrupted", "failed"]
     error: str | None
     exit_code: int
     reused: bool
@@ -232,7 +232,7 @@ class Results(_Record):
     @property
     def done(self) -> int:
         """How many runs are over."""
-        return sum(run.status in ("done", "diverged") for run in self.runs)
+        return sum(run.seconds is not None for run in self.runs)
 
     def of(self, experiment: str) -> tuple[Judged, ...]:
         """Return the verdicts of an experiment."""

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FlatlabError, StoreError
-from ..files.store import RunStore, run_directories
+from ..files.store import run_directories
 from ..jobs import Job, OnEvent, Outcome, run_jobs
 from ..jobs.costs import CostModel, kernels
 from ..training.config import RunConfig
-from ..training.run import Run, load_run, read_result
+from ..training.run import OVER, Run, load_run, read_result, read_store
 from .computing import Computed, load_computed, starts_from
 from .contract import Computation, Experiment, Planned
 
@@ -191,7 +191,7 @@ def finished(out: Path) -> Iterator[tuple[RunConfig, float]]:
     """Yield the configuration and the training seconds of every run in a folder that is done."""
     for path in run_directories(out / "runs"):
         with contextlib.suppress(FlatlabError):
-            store = RunStore.read(path)
+            store = read_store(path)
             result = read_result(store)
             if result and result["status"] == "done":
                 yield RunConfig.from_dict(store.config), float(result["seconds"])
@@ -231,8 +231,8 @@ def _over(one: Work, paths: Iterable[Path], earlier: Work | None) -> Work:
 
 def _holds(path: Path, config: RunConfig, earlier: Work | None) -> bool:
     """Return whether a directory holds a run of a configuration that is over."""
-    store = RunStore.read(path)
-    if (store.load_result() or {}).get("status") not in ("done", "diverged"):
+    store = read_store(path)
+    if (store.load_result() or {}).get("status") not in OVER:
         return False
     there = RunConfig.from_dict(store.config)
     if earlier is None:

@@ -12,7 +12,6 @@ from typing import Any
 from ..errors import StoreError, UserError
 from ..files.store import RunStore, plain
 from ..jobs import Job, OnEvent
-from ..specs import to_dict
 from .budget import Offer
 from .catalogue import hours_per_epoch, paper_epochs, seeds_of, with_seeds
 from .computing import Computed
@@ -166,7 +165,7 @@ def assess(
         source=experiment.source,
         figure=experiment.figure,
         claim=experiment.claim,
-        settings=plain(to_dict(at.settings)),
+        settings=plain(dataclasses.asdict(at.settings)),
         seeds=seeds,
         of=wanted,
         runs=len(keys),

@@ -22,7 +22,7 @@ from ..training.config import Dtype, RunConfig
 from ..training.run import Run
 from ..training.schedule import LogGrid, Phase
 from . import showing
-from .compared import Compared, by_seed, diverged
+from .compared import Compared, by_seed, lost
 from .contract import Experiment, Findings, Planned, Verdict, too_small
 
 Tables = Mapping[str, list[dict[str, Any]]]
@@ -159,7 +159,7 @@ class Comparison:
             tuple(self.verdicts(found)),
             self.tables(found),
             self.plots(found),
-            diverged(runs),
+            lost(runs),
             self.finding(found) if all(found.runs.values()) else "",
         )
 

@@ -38,9 +38,9 @@ class Compared:
     decisive: bool
 
     def fit(self, *keys: str) -> bool:
-        """Return whether these arms can be judged: sizes are large enough, no run diverged."""
+        """Return whether these arms can be judged: large enough, no run diverged or missed."""
         return self.decisive and all(
-            run.status == "done" for key in keys for run in self.runs[key].values()
+            run.status in ("done", "reached") for key in keys for run in self.runs[key].values()
         )
 
     def each(self, key: str, value: Callable[[Run], float]) -> list[float]:
@@ -89,12 +89,16 @@ def by_seed(runs: Mapping[str, Run], name: Callable[[int], str], seeds: int) -> 
     return {seed: runs[name(seed)] for seed in range(seeds) if name(seed) in runs}
 
 
-def diverged(runs: Mapping[str, Run]) -> tuple[str, ...]:
-    """Return a note on each run that diverged."""
+def lost(runs: Mapping[str, Run]) -> tuple[str, ...]:
+    """Return a note on each run that diverged, or ended without reaching its target."""
+    said = {
+        "diverged": "{} diverged in epoch {}; it stands with its last finite state",
+        "missed": "{} missed its target",
+    }
     return tuple(
-        f"{name} diverged in epoch {run.diverged_at}; it stands with its last finite state"
+        said[run.status].format(name, run.diverged_at)
         for name, run in runs.items()
-        if run.status == "diverged"
+        if run.status in said
     )
 
 

@@ -176,6 +176,8 @@ def _one_line(cls: Any, error: ValidationError) -> str:
             return f"{name} must be <= {context['le']:g}, got {given!r}"
         case "literal_error":
             return f"{name} must be {context['expected']}, got {given!r}"
+        case "tuple_type":
+            return f"{name} must be a list such as [1, 2], got {given!r}"
         case "value_error":
             return str(context["error"])
         case "dataclass_type" | "dataclass_exact_type":

@@ -289,6 +289,16 @@ REFUSED = [
     (MLP(), CLASSES, "cross_entropy", {"measures": 3}, "measures must be names or tables"),
     (
         MLP(), CLASSES, "cross_entropy",
+        {"schedule": [fl.Phase("label_noise", lr=0.1, epochs=1, noise=0.1)]},
+        "label noise of the kind 'sign' with noise=0.1 does not fit these labels",
+    ),
+    (
+        MLP(), CLASSES, "cross_entropy",
+        {"schedule": [fl.Phase("label_noise", lr=0.1, epochs=1, noise=2.0, noise_kind="flip")]},
+        "with a probability <= 1",
+    ),
+    (
+        MLP(), CLASSES, "cross_entropy",
         {"schedule": [dataclasses.replace(PHASE, max_first_layer_norm=1.0)]},
         "first_layer needs a network with a two-layer form",
     ),

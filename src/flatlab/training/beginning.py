@@ -11,6 +11,7 @@ from ..errors import UserError
 from ..models import Params, is_chain, network
 from ..models.contract import shapes_of
 from .config import RunConfig
+from .optimizers import LabelNoise, Optimizer
 from .rows import chain_row
 from .run import start_of
 from .trainers import State, labelled
@@ -20,6 +21,8 @@ def check_data(config: RunConfig, data: Dataset) -> None:
     """Refuse labels that the loss does not take, outputs it cannot use, and huge inputs."""
     if refused := config.loss.refusal(data.y_train, data.classes):
         raise UserError(refused)
+    for phase in config.schedule:
+        _check_noise(phase.optimizer, data)
     if is_chain(config.arch):
         data.require_points(f"a network of kind {config.arch.kind}")
     largest = max(float(np.abs(part).max()) for part in (data.x_train, data.x_test) if part.size)
@@ -27,6 +30,19 @@ def check_data(config: RunConfig, data: Dataset) -> None:
         raise UserError(
             f"inputs reach {largest:g}, whose squares float32 does not hold: rescale them, or use "
             "dtype 'float64'"
+        )
+
+
+def _check_noise(optimizer: Optimizer, data: Dataset) -> None:
+    """Refuse label noise of another kind than the labels."""
+    if not isinstance(optimizer, LabelNoise) or not optimizer.noise:
+        return
+    flips = optimizer.noise_kind == "flip"
+    if flips != (data.classes is not None) or (flips and optimizer.noise > 1):
+        raise UserError(
+            f"label noise of the kind {optimizer.noise_kind!r} with noise={optimizer.noise:g} does "
+            "not fit these labels: 'flip' is for integer classes, with a probability <= 1; 'sign' "
+            "and 'gaussian' are for numbers"
         )
 
 

@@ -135,7 +135,6 @@ def test_an_unknown_layer():
 TRIED = [name for name in CATALOGUE if "spectrum" not in name and name != "distance"]
 
 
-@pytest.mark.filterwarnings("ignore:Full backward hook")  # BackPACK's, for the diagonals
 @pytest.mark.parametrize("name", TRIED)
 def test_measures_move_as_they_say(name):
     draw = torch.Generator().manual_seed(1)

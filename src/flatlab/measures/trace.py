@@ -69,11 +69,16 @@ def by_examples(
 
     if effort.limited:
         return survey(mean_of, problem.n, effort, FIRST, MOST)
+    expect_passes(problem, kind, effort)
+    whole = fold(exact_traces(problem, kind, effort.spend))
+    return Survey(whole, 0.0 * whole, problem.n, problem.n, 1)
+
+
+def expect_passes(problem: Problem, kind: str, effort: Effort) -> None:
+    """Announce one backward pass for each output and each chunk of examples."""
     passes = 1 if kind == "fisher" else problem.outputs[0][0].numel()
     pieces = sum(-(-len(x) // CHUNK) for x, _ in problem.batches)
     effort.expect(passes * pieces, 1 / pieces)
-    whole = fold(exact_traces(problem, kind, effort.spend))
-    return Survey(whole, 0.0 * whole, problem.n, problem.n, 1)
 
 
 def _part(problem: Problem, rows: NDArray[np.int64]) -> Problem:

@@ -160,21 +160,42 @@ def exact_traces(
     If all parameters belong to linear, convolutional or BatchNorm layers that are used once, the
     norms come from the layers' inputs and back-propagated outputs; otherwise from explicit rows.
     """
-    require_examples(problem)
     ghost = Ghost.of(problem)
     totals = dict.fromkeys(problem.params, 0.0)
     with kernels():
-        parts = pieces(problem) if ghost is None else ghost.pieces(problem)
-        for x, outputs, y in parts:
-            values, vectors = factors(problem, kind, outputs, y)
-            vectors = vectors.reshape(*outputs.shape, -1)
-            norms = _row_norms(problem, x) if ghost is None else ghost.norms(x, values.shape[1])
-            for c in range(values.shape[1]):
-                weights = values[:, c].double() / problem.n
-                for name, squared in norms(vectors[..., c]).items():
-                    totals[name] += float(squared.double() @ weights)
+        for x, weights, vectors in _factored(problem, kind, ghost):
+            norms = _row_norms(problem, x) if ghost is None else ghost.norms(x, len(weights))
+            for weight, v in zip(weights, vectors, strict=True):
+                for name, squared in norms(v).items():
+                    totals[name] += float(squared.double() @ weight)
                 tick()
     return totals
+
+
+def exact_diagonal(problem: Problem, kind: str, tick: Callable[[], None] = lambda: None) -> Tensor:
+    """Return the diagonal of the matrix in float64, exactly; the routes are those of the trace."""
+    ghost = Ghost.of(problem)
+    total = torch.zeros(problem.size, dtype=torch.float64)
+    with kernels():
+        for x, weights, vectors in _factored(problem, kind, ghost):
+            if ghost is not None:
+                total += ghost.squares(x, weights, vectors, tick).cpu()
+                continue
+            for weight, v in zip(weights, vectors, strict=True):
+                total += (weight @ rows(problem, x, v).double().square()).cpu()
+                tick()
+    return total
+
+
+def _factored(
+    problem: Problem, kind: str, ghost: Ghost | None
+) -> Iterator[tuple[Tensor, list[Tensor], list[Tensor]]]:
+    """Yield each piece's x, and for each direction c the weights λ_ic/n and the covectors v_ic."""
+    require_examples(problem)
+    for x, outputs, y in pieces(problem) if ghost is None else ghost.pieces(problem):
+        values, vectors = factors(problem, kind, outputs, y)
+        weights = [value.double() / problem.n for value in values.unbind(1)]
+        yield x, weights, list(vectors.reshape(*outputs.shape, -1).unbind(-1))
 
 
 def _row_norms(problem: Problem, x: Tensor) -> Callable[[Tensor], dict[str, Tensor]]:

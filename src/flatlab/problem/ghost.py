@@ -1,4 +1,4 @@
-"""Norms of per-example gradients without the gradients.
+"""Norms and squares of per-example gradients without the gradients.
 
 For a layer z = W u with input u and back-propagated δ = ∂(v·f)/∂z, one example's gradient is
 Σ_t δ_t u_tᵀ over positions t (pixels, tokens; one for a plain linear layer). For one position its
@@ -58,11 +58,51 @@ class Ghost:
 
     def norms(self, x: Tensor, times: int = 1) -> Callable[[Tensor], dict[str, Tensor]]:
         """Return v ↦ ‖J_iᵀ v_i‖² by parameter, for each example of x; called `times` times."""
-        outputs, inputs, marks = self._forward(x)
-        grams: dict[nn.Module, Tensor] = {}
-        patches = {m: _patches(m, u) for m, u in inputs.items()}
+        backward, grams = self._backward(x), dict[nn.Module, Tensor]()
 
         def norms(covectors: Tensor) -> dict[str, Tensor]:
+            return {
+                name: delta.sum(1).square().sum(1)
+                if u is None
+                else _weight_norms(self.owners[name], delta, u, grams, times)
+                for name, delta, u in backward(covectors)
+            }
+
+        return norms
+
+    def squares(
+        self, x: Tensor, weights: list[Tensor], vectors: list[Tensor], tick: Callable[[], None]
+    ) -> Tensor:
+        """Return Σ_ic w_ic (J_iᵀ v_ic)² of all parameters in one vector, in float64."""
+        backward, inputs = self._backward(x), dict[str, Tensor]()
+        zero = torch.zeros((), dtype=torch.float64, device=x.device)
+        totals = dict.fromkeys(self.owners, zero)
+        for weight, v in zip(weights, vectors, strict=True):
+            for name, delta, u in backward(v):
+                if u is None:
+                    rows = delta.sum(1)
+                elif _scales(self.owners[name]):
+                    rows = (delta * u).sum(1)
+                elif delta.shape[1] > 1:
+                    rows = torch.bmm(delta.transpose(1, 2), u).flatten(1)
+                else:  # Σ_ic w (δ_k u_d)² = Σ_i (Σ_c w δ_k²) u_d²: u enters after the loop
+                    inputs[name] = u[:, 0].double().square()
+                    totals[name] = totals[name] + weight[:, None] * delta[:, 0].double().square()
+                    continue
+                totals[name] = totals[name] + weight @ rows.double().square()
+            tick()
+        for name, u in inputs.items():
+            totals[name] = (totals[name].T @ u).flatten()
+        return torch.cat(list(totals.values())) if weights else zero
+
+    def _backward(
+        self, x: Tensor
+    ) -> Callable[[Tensor], Iterator[tuple[str, Tensor, Tensor | None]]]:
+        """Return v ↦ (name, δ, u) of every parameter; u is None for a bias."""
+        outputs, inputs, marks = self._forward(x)
+        patches = {m: _patches(m, u) for m, u in inputs.items()}
+
+        def backward(covectors: Tensor) -> Iterator[tuple[str, Tensor, Tensor | None]]:
             deltas = torch.autograd.grad(
                 outputs,
                 [marks[m] for m in self.layers],
@@ -71,20 +111,11 @@ class Ghost:
                 allow_unused=True,
                 materialize_grads=True,
             )
-            found: dict[str, Tensor] = {}
-            for module, delta in zip(self.layers, deltas, strict=True):
-                delta = _positions(module, delta)
-                for name, owner in self.owners.items():
-                    if owner is module:
-                        u = patches[module]
-                        weight = name.rpartition(".")[2] == "weight"
-                        found[name] = (
-                            _weight_norms(module, delta, u, grams, times) if weight
-                            else delta.sum(1).square().sum(1)
-                        )  # fmt: skip
-            return found
+            found = {m: _positions(m, d) for m, d in zip(self.layers, deltas, strict=True)}
+            for name, module in self.owners.items():
+                yield name, found[module], patches[module] if _is_weight(name) else None
 
-        return norms
+        return backward
 
     def _forward(
         self, x: Tensor
@@ -133,7 +164,7 @@ class Ghost:
         deltas = dict(zip(self.layers, found, strict=True))
         for (name, module), expected in zip(self.owners.items(), true, strict=True):
             delta = _positions(module, deltas[module])
-            if name.rpartition(".")[2] == "weight":
+            if _is_weight(name):
                 u = _patches(module, inputs[module])
                 by_layer = (delta * u).sum((0, 1)) if _scales(module) else (
                     torch.einsum("btk,btd->kd", delta, u)
@@ -163,6 +194,10 @@ def _example_by_example(outputs: Tensor, marked: list[Tensor], v: Tensor) -> boo
     one[0] = v[0]
     found = torch.autograd.grad(outputs, marked, one, allow_unused=True, materialize_grads=True)
     return not any(bool(delta[1:].any()) for delta in found)
+
+
+def _is_weight(name: str) -> bool:
+    return name.rpartition(".")[2] == "weight"
 
 
 def _scales(module: nn.Module) -> bool:

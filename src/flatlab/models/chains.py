@@ -10,8 +10,8 @@ from pydantic import Field
 
 from ..errors import UserError
 from ..randomness import generator
-from ..specs import spec, to_dict
-from .contract import Architecture, Examples, Params, fields_in_words
+from ..specs import spec
+from .contract import Architecture, Described, Examples, Params
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,10 +39,9 @@ class Init:
     gamma_scale: Annotated[float, Field(gt=0, le=1e6)] = 4.0
 
 
-class _Chain:
+class _Chain(Described):
     """What both families share: named weights in one order, drawn without torch."""
 
-    kind: ClassVar[str]
     init: Init
 
     def shapes(self, d: int) -> dict[str, tuple[int, ...]]:
@@ -77,10 +76,6 @@ class _Chain:
         there |= {"gamma"} if "gamma" in self.shapes(1) else set()
         normalised = getattr(self, "norm", None) in ("batch", "standard_batch")
         return frozenset(there | ({"statistics"} if normalised else set()))
-
-    def describe(self) -> str:
-        """Return one line for a person."""
-        return fields_in_words(self.kind, to_dict(self))
 
 
 @spec

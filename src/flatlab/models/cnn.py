@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from ..errors import UserError
-from ..specs import spec, to_dict
-from .contract import Examples, fields_in_words
+from ..specs import spec
+from .contract import Described, Examples
 
 if TYPE_CHECKING:
     from torch import nn
@@ -63,7 +63,7 @@ def blocks(
 
 
 @spec
-class CNN:
+class CNN(Described):
     """Blocks of [convolution 3×3, BatchNorm, activation, max-pool 2] and a linear layer.
 
     Attributes:
@@ -81,7 +81,6 @@ class CNN:
     activation: Literal["relu", "tanh", "gelu", "softplus", "identity"] = "relu"
     init: Literal["torch", "lecun", "he"] = "lecun"
     kind: ClassVar[str] = "cnn"
-    parts: ClassVar[frozenset[str]] = frozenset()
 
     def size(self, shape: tuple[int, ...], outputs: int) -> int | None:
         """Return the number of parameters.
@@ -112,7 +111,3 @@ class CNN:
             made, flat = blocks(channels, sides, entries, self.batch_norm, self.activation)
             made += [nn.Dropout(self.dropout)] if self.dropout else []
             return drawn(nn.Sequential(*made, *head(flat, data.outputs)), self.init, seed)
-
-    def describe(self) -> str:
-        """Return one line for a person."""
-        return fields_in_words(self.kind, to_dict(self))

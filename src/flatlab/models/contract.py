@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..specs import to_dict
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -60,12 +62,17 @@ def shapes_of(arrays: Params) -> dict[str, tuple[int, ...]]:
     return {name: np.shape(value) for name, value in arrays.items()}
 
 
-def fields_in_words(kind: str, fields: dict[str, Any]) -> str:
-    """Write a spec as the command line takes it.
+class Described:
+    """What the architectures share: one line for a person, and no parts."""
 
-    >>> fields_in_words("mlp", {"widths": (100, 100), "dropout": 0.0})
-    'mlp:widths=[100, 100],dropout=0.0'
-    """
-    parts = (f"{name}={list(v) if isinstance(v, tuple) else v}" for name, v in fields.items())
-    listed = ",".join(parts)
-    return f"{kind}:{listed}" if listed else kind
+    kind: ClassVar[str]
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """Parts that a phase may treat apart: none."""
+        return frozenset()
+
+    def describe(self) -> str:
+        """Return the spec as the command line takes it: kind:field=value,…."""
+        listed = ",".join(f"{name}={value}" for name, value in to_dict(self).items())
+        return f"{self.kind}:{listed}" if listed else self.kind

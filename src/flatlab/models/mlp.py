@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ..specs import spec, to_dict
-from .contract import Examples, fields_in_words
+from ..specs import spec
+from .contract import Described, Examples
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,7 +19,7 @@ Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
 @spec
-class MLP:
+class MLP(Described):
     """A fully connected network with dropout after each hidden layer.
 
     Attributes:
@@ -36,7 +36,6 @@ class MLP:
     bias: bool = True
     init: Literal["torch", "lecun", "he"] = "torch"
     kind: ClassVar[str] = "mlp"
-    parts: ClassVar[frozenset[str]] = frozenset()
 
     def size(self, shape: tuple[int, ...], outputs: int) -> int:
         """Return the number of parameters.
@@ -64,7 +63,3 @@ class MLP:
                 made.append(nn.Linear(inputs, outputs, bias=self.bias, dtype=torch.float64))
         made += [OneOutput()] if data.outputs == 1 else []
         return drawn(nn.Sequential(*made), self.init, seed)
-
-    def describe(self) -> str:
-        """Return one line for a person."""
-        return fields_in_words(self.kind, to_dict(self))

@@ -15,8 +15,8 @@ from pydantic import Field
 
 from ..errors import FlatlabError, UserError, described
 from ..randomness import torch_seeded
-from ..specs import spec, to_dict
-from .contract import Examples, fields_in_words
+from ..specs import spec
+from .contract import Described, Examples
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,7 +25,7 @@ Plain = bool | int | float | str
 
 
 @spec
-class Module:
+class Module(Described):
     """A network that a function of your own makes.
 
     Attributes:
@@ -37,7 +37,6 @@ class Module:
     factory: str
     options: dict[str, Plain] = Field(default_factory=dict)
     kind: ClassVar[str] = "module"
-    parts: ClassVar[frozenset[str]] = frozenset()
 
     def size(self, shape: tuple[int, ...], outputs: int) -> int | None:
         """Return None: only building it can tell."""
@@ -55,10 +54,6 @@ class Module:
                 f"{self.factory} must return a torch.nn.Module, got {type(made).__name__}"
             )
         return made.double()
-
-    def describe(self) -> str:
-        """Return one line for a person."""
-        return fields_in_words(self.kind, to_dict(self))
 
 
 def factory_of(text: str) -> Callable[..., Any]:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ..specs import spec, to_dict
+from ..specs import spec
 from .cnn import blocks, require_images
-from .contract import Examples, fields_in_words
+from .contract import Described, Examples
 
 if TYPE_CHECKING:
     from torch import nn
@@ -17,7 +17,7 @@ LAYERS = (64, "M", 128, "M", 256, 256, "M", 512, 512, "M", 512, 512, "M")
 
 
 @spec
-class VGG11:
+class VGG11(Described):
     """Eight convolutions, five max-pools and a classifier; no pooling below one pixel.
 
     Attributes:
@@ -36,7 +36,6 @@ class VGG11:
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     init: Literal["fan_out", "torch", "he"] = "fan_out"
     kind: ClassVar[str] = "vgg11"
-    parts: ClassVar[frozenset[str]] = frozenset()
 
     def _entries(self) -> tuple[int | str, ...]:
         return tuple(e if isinstance(e, str) else max(1, round(e * self.channels)) for e in LAYERS)
@@ -74,7 +73,3 @@ class VGG11:
                 flat = wide
             made += [nn.Dropout(drop)] if drop else []
             return drawn(nn.Sequential(*made, *head(flat, data.outputs)), self.init, seed)
-
-    def describe(self) -> str:
-        """Return one line for a person."""
-        return fields_in_words(self.kind, to_dict(self))

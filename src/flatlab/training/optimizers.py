@@ -166,7 +166,9 @@ OPTIMIZERS: dict[str, Any] = {
     cls.name: cls
     for cls in (SGD, Adam, SAM, USAM, ASAM, GSAM, LookSAM, FriendlySAM, MSAM, LabelNoise)
 }
-_FIELDS = {name: {f.name for f in dataclasses.fields(cls)} for name, cls in OPTIMIZERS.items()}
+_FIELDS = {
+    name: frozenset(f.name for f in dataclasses.fields(cls)) for name, cls in OPTIMIZERS.items()
+}
 OPTIONS = frozenset().union(*_FIELDS.values()) - {"base"}
 
 
@@ -197,58 +199,39 @@ def optimizer_of(given: Any, options: Mapping[str, Any]) -> Optimizer:
         options: Changes, by the names of the optimizer's fields or its base's. An option that the
             optimizer lacks is refused unless it is 0 or None, which changes nothing.
     """
-    name, fields = _read(given)
-    own = _FIELDS[name]
-    base_fields = dict(fields.pop("base", {})) if "base" in own else {}
-    kind = options.get("base", base_fields.pop("name", "sgd"))
-    if kind not in BASES:
-        raise unknown("base optimizer", str(kind), BASES)
-    inner = {f.name for f in dataclasses.fields(BASES[kind])} if "base" in own else set()
+    table = {"name": given} if isinstance(given, str) else given
+    table = plain(given) if isinstance(given, Optimizer) else table
+    if not isinstance(table, Mapping):
+        raise UserError(f"an optimizer is a name such as 'sgd', a table or a spec, got {given!r}")
+    fields = dict(table)
+    name = fields.pop("name", None)
+    if not isinstance(name, str) or name not in OPTIMIZERS:
+        raise unknown("optimizer", str(name), OPTIMIZERS)
+    own, base, inner = _FIELDS[name], {}, frozenset[str]()
+    if "base" in own:
+        base = {"name": "sgd", **fields.pop("base", {})}
+        base["name"] = kind = options.get("base", base["name"])
+        if kind not in BASES:
+            raise unknown("base optimizer", str(kind), BASES)
+        inner = _FIELDS[kind]
     for key, value in options.items():
-        if key == "base":
-            continue
-        if key in own:
-            fields[key] = value
-        elif key in inner:
-            base_fields[key] = value
-        elif value:
+        if key in own | inner and key != "base":
+            (fields if key in own else base)[key] = value
+        elif value and key != "base":
             having = [other for other, names in _FIELDS.items() if key in names]
-            allowed = sorted((own | inner) - {"base"})
             raise UserError(
                 f"{name!r} has no option {key!r}, which is one of {', '.join(having) or 'none'}: "
                 f"drop {key}={value!r} or choose another optimizer; {name!r} takes "
-                f"{', '.join(allowed)}"
+                f"{', '.join(sorted((own | inner) - {'base'}))}"
             )
-    if "base" in own:
-        usual = {f.name for f in dataclasses.fields(BASES[kind])}
-        given_base = {key: value for key, value in base_fields.items() if value is not None}
-        if extra := sorted(set(given_base) - usual):
-            raise UserError(f"the base {kind!r} has no option {extra[0]!r}: drop it")
-        fields["base"] = BASES[kind](**given_base)
-    kept = {key: value for key, value in fields.items() if value is not None}
-    return from_dict(OPTIMIZERS[name], kept)  # type: ignore[no-any-return]
+    if base:
+        fields["base"] = _made(BASES[base.pop("name")], base)
+    return _made(OPTIMIZERS[name], fields)  # type: ignore[no-any-return]
 
 
-def _read(given: Any) -> tuple[str, dict[str, Any]]:
-    """Return an optimizer's name and fields."""
-    if isinstance(given, str):
-        name, fields = given, {}
-    elif isinstance(given, Mapping):
-        fields = dict(given)
-        name = fields.pop("name", None)
-    elif isinstance(given, Optimizer):
-        name, fields = (
-            given.name,
-            {f.name: getattr(given, f.name) for f in dataclasses.fields(given)},
-        )
-        if "base" in fields:
-            base = fields["base"]
-            fields["base"] = {"name": base.name, **dataclasses.asdict(base)}
-    else:
-        raise UserError(f"an optimizer is a name such as 'sgd', a table or a spec, got {given!r}")
-    if not isinstance(name, str) or name not in OPTIMIZERS:
-        raise unknown("optimizer", str(name), OPTIMIZERS)
-    return name, fields
+def _made(cls: Any, fields: Mapping[str, Any]) -> Any:
+    """Build a spec; None stands for the default."""
+    return from_dict(cls, {key: value for key, value in fields.items() if value is not None})
 
 
 def make(

@@ -43,7 +43,15 @@ class Mine:
     """A measure of one's own."""
 
     factor: float = 1.0
-    about = About("m", "mine", "m", "moves", "moves", "moves", "nothing", "nothing", exact="yes")
+    about = About(
+        "m",
+        "mine",
+        "m",
+        "nothing",
+        "nothing",
+        exact="yes",
+        permutation="moves",
+    )
 
     def read(self, problem, effort):
         return Measured(self.factor, exact=True, method="mine")

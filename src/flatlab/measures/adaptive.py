@@ -59,19 +59,6 @@ def _prepared(problem: Problem, normalise_logits: bool) -> tuple[Problem, Tensor
     return with_normalised_logits(problem) if normalise_logits else problem, sizes
 
 
-def _worst(
-    problem: Problem,
-    effort: Effort,
-    norm: Norm,
-    rho: float,
-    steps: int,
-    restarts: int,
-    logits: bool,
-) -> Measured:
-    measured, sizes = _prepared(problem, logits)
-    return worst_rise(measured, Region(sizes, rho, norm), effort, steps, restarts)
-
-
 _FOUND = (
     "the best rise that was found, a lower bound of the maximum. Biases and weights alike are "
     "scaled by their size; a zero parameter is never moved"
@@ -86,50 +73,41 @@ class AdaptiveSharpness:
     steps: Count = 20
     restarts: Count = 3
     normalise_logits: bool = False
+    norm: ClassVar[Norm] = "l2"
     about: ClassVar[About] = About(
         "S_ρ (adaptive)",
         "the largest rise of the loss in an ellipsoid with axes ρ|θ_i|",
         "max_{‖δ/|θ|‖₂ ≤ ρ} L(θ + δ) − L(θ)",
-        "invariant",
-        "invariant",
-        "invariant",
         "restarts × steps gradients and two products with the Hessian",
         _FOUND,
         exact="no: a lower bound of the maximum",
+        relu="invariant",
+        batchnorm="invariant",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
-        return _worst(
-            problem, effort, "l2", self.rho, self.steps, self.restarts, self.normalise_logits
-        )
+        measured, sizes = _prepared(problem, self.normalise_logits)
+        region = Region(sizes, self.rho, self.norm)
+        return worst_rise(measured, region, effort, self.steps, self.restarts)
 
 
 @spec
-class AdaptiveLinfSharpness:
+class AdaptiveLinfSharpness(AdaptiveSharpness):
     """max_{|δ_i| ≤ ρ|θ_i|} L(θ + δ) − L(θ), by projected ascent with restarts."""
 
     rho: Radius = 0.002
-    steps: Count = 20
-    restarts: Count = 3
-    normalise_logits: bool = False
+    norm: ClassVar[Norm] = "linf"
     about: ClassVar[About] = About(
         "S_ρ (adaptive, ℓ∞)",
         "the largest rise of the loss in a box with sides ρ|θ_i|",
         "max_{|δ_i| ≤ ρ|θ_i|} L(θ + δ) − L(θ)",
-        "invariant",
-        "invariant",
-        "invariant",
         "restarts × steps gradients and two products with the Hessian",
         _FOUND,
         exact="no: a lower bound of the maximum",
+        relu="invariant",
+        batchnorm="invariant",
     )
-
-    def read(self, problem: Problem, effort: Effort) -> Measured:
-        """Measure."""
-        return _worst(
-            problem, effort, "linf", self.rho, self.steps, self.restarts, self.normalise_logits
-        )
 
 
 @spec
@@ -144,12 +122,11 @@ class AdaptiveAverageSharpness:
         "S_σ (adaptive)",
         "the mean rise of the loss under noise in proportion to each parameter",
         "E L(θ + σ|θ| ⊙ ξ) − L(θ), ξ ~ N(0, I)",
-        "invariant",
-        "invariant",
-        "invariant",
         "two passes a pair, until the standard error is small",
         "for σ → 0 it is ½ σ² Σ θ_i² ∂²L/∂θ_i²; a zero parameter is never moved",
         exact="no: a standard error",
+        relu="invariant",
+        batchnorm="invariant",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Measured:

@@ -75,9 +75,6 @@ class Alignment:
         "α, β, μ",
         "the alignment of SGD's noise with the geometry of the model, and its size",
         "α = Tr(ΣG)/(‖Σ‖_F‖G‖_F), β = ‖Σ‖_F/(2L‖G‖_F), μ = αβ, with 2L = E‖∂ℓ_i/∂f‖²",
-        "moves",
-        "moves",
-        "invariant",
         "exact: a backward pass for each output; otherwise about 100 products with both matrices",
         "Σ is centred: with equal gradients it vanishes, μ is 0 and α undefined (NaN); all are NaN "
         "where every example is fitted exactly",

@@ -58,7 +58,7 @@ class Region:
 
 
 @dataclass
-class Climb:
+class Place:
     """State of one ascent: a point, the loss there and its gradient."""
 
     u: Tensor
@@ -73,7 +73,7 @@ class Hill:
         self.problem, self.region, self.effort = problem, region, effort
         self.foot = self.at(torch.zeros_like(region.scale))
 
-    def at(self, u: Tensor) -> Climb:
+    def at(self, u: Tensor) -> Place:
         """Return the loss and its gradient in u; a loss that is NaN counts as the smallest."""
         with self.problem.moved(self.region.scale * u):
             value, gradient = self.problem.value_and_gradient()
@@ -81,9 +81,9 @@ class Hill:
         slope = gradient.to("cpu", torch.float64) * self.region.scale
         if not bool(torch.isfinite(slope).all()):
             slope = torch.zeros_like(slope)
-        return Climb(u, -math.inf if math.isnan(value) else value, slope)
+        return Place(u, -math.inf if math.isnan(value) else value, slope)
 
-    def climb(self, start: Climb, steps: int) -> tuple[Climb, bool]:
+    def climb(self, start: Place, steps: int) -> tuple[Place, bool]:
         """Return the highest point of an ascent, and whether the budget allowed all its steps."""
         here, t = start, math.inf
         for _ in range(steps):
@@ -102,14 +102,14 @@ class Hill:
                 t = 1.0 if math.isinf(t) else t / 2
         return here, True
 
-    def _step(self, here: Climb, t: float) -> Tensor:
+    def _step(self, here: Place, t: float) -> Tensor:
         far = self.region.farthest(here.slope)
         return far if math.isinf(t) else self.region.project(here.u + t * far)
 
 
 def worst(
     problem: Problem, region: Region, effort: Effort, steps: int, restarts: int
-) -> tuple[Hill, Climb, list[float], bool]:
+) -> tuple[Hill, Place, list[float], bool]:
     """Climb from θ and from random points; return the best, every restart's rise, completeness."""
     effort.expect(1 + restarts * (steps + 1))
     hill = Hill(problem, region, effort)

@@ -81,9 +81,6 @@ class FlatnessBound:
         "a PAC-Bayes bound on the generalisation gap from sharpness and norm",
         "max_{‖ε‖ ≤ ρ} L(θ + ε) − L(θ) + √((k log(1 + ‖θ‖²/ρ² (1 + √(log n/k))²) + 4 log(n/δ) + r)"
         " / (n − 1)), r = 3.7 + 2 log(2n + 1)",
-        "moves",
-        "moves",
-        "invariant",
         "as sam_sharpness_steps",
         f"the maximum is sought by ascent, so it can be too small. {_RANGE}, as it mostly is where "
         "there are more parameters than examples",
@@ -132,9 +129,6 @@ class McAllester:
         "McAllester",
         "a PAC-Bayes bound on the risk of a Gaussian around θ",
         "L(Q) + √((KL(Q‖P) + log(2√n/δ))/(2n)), Q = N(θ, σ²I), P = N(θ₀, σ_P²I)",
-        "moves",
-        "moves",
-        "invariant",
         "two passes a pair, until the standard error is small",
         f"of a random network near θ, not of θ. σ_P and θ₀ must not depend on the data. {_RANGE}",
         exact="no: a standard error of the expected loss",

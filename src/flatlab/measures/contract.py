@@ -31,23 +31,23 @@ class About:
         symbol: How it prints.
         title: What it is, in one line.
         formula: What is computed.
-        relu: What the ReLU rescaling (W₁, W₂) → (α W₁, W₂/α) does to it: "invariant" or "moves".
-        batchnorm: What rescaling the weights before a BatchNorm does to it.
-        permutation: What renaming hidden neurons does to it.
         cost: What it costs.
         caveat: What it is not.
         exact: Whether the number is exact, and what its error is if not.
+        relu: What the ReLU rescaling (W₁, W₂) → (α W₁, W₂/α) does to it: "invariant" or "moves".
+        batchnorm: What rescaling the weights before a BatchNorm does to it.
+        permutation: What renaming hidden neurons does to it.
     """
 
     symbol: str
     title: str
     formula: str
-    relu: str
-    batchnorm: str
-    permutation: str
     cost: str
     caveat: str
     exact: str
+    relu: str = field(default="moves", kw_only=True)
+    batchnorm: str = field(default="moves", kw_only=True)
+    permutation: str = field(default="invariant", kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -34,12 +34,10 @@ class Diagonal:
         "diag",
         "the diagonal: the curvature along each parameter alone",
         "∂²L/∂θ_j² for every parameter j",
-        "moves",
-        "moves",
-        "moves",
         "exact: one backward pass for each output; otherwise up to 200 products",
         "depends on the choice of coordinates; entries of an estimate have large errors",
         exact="as the trace; a standard error for each entry otherwise",
+        permutation="moves",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Measured:

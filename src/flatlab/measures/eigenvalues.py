@@ -22,8 +22,6 @@ Kind = Literal["hessian", "ggn", "fisher", "gram"]
 Tolerance = Annotated[float, Field(gt=0, lt=1)]
 Limit = Annotated[int, Field(gt=0)]
 
-_MOVES = "moves"
-_INVARIANT = "invariant"
 
 # Subsamples (one in 9, one in 3) whose eigenvectors start λ_max, if they keep `LEAST` examples.
 THINNED = (9, 3)
@@ -88,9 +86,6 @@ class LambdaMax:
         "λ_max",
         "the largest eigenvalue (algebraic, not in magnitude)",
         "max_{‖v‖=1} vᵀ∇²L v",
-        _MOVES,
-        _MOVES,
-        _INVARIANT,
         "about 10 to 40 products with the matrix, most of them on a ninth of the data",
         "one direction of many; says nothing of the bulk. ReLU kinks are not seen",
         exact="no: an error from the residual and from thinned data",
@@ -195,9 +190,6 @@ class LambdaMin:
         "λ_min",
         "the smallest eigenvalue (algebraic)",
         "min_{‖v‖=1} vᵀ∇²L v",
-        _MOVES,
-        _MOVES,
-        _INVARIANT,
         "about 20 to 60 products",
         "at a minimum of a wide network it is near zero, where a relative error means little",
         exact="no: a bound on the error from the residual",
@@ -226,9 +218,6 @@ class TopK:
         "λ_1…λ_k",
         "the k largest eigenvalues, with multiplicity",
         "eigenvalues of ∇²L in descending order",
-        _MOVES,
-        _MOVES,
-        _INVARIANT,
         "about 10 products for each eigenvalue",
         "k eigenvalues of as many as there are parameters",
         exact="no: a bound on the error from the residual",
@@ -264,9 +253,6 @@ class LayerLambdaMax:
         "λ_max by layer",
         "the largest eigenvalue of each layer's diagonal block",
         "λ_max of ∂²L/∂θ_l² for every layer l",
-        _MOVES,
-        _MOVES,
-        _INVARIANT,
         "about 10 to 20 products for each layer",
         "blocks off the diagonal are left out: λ_max is at least the largest of these",
         exact="no: a bound on the error from the residual",

@@ -24,12 +24,11 @@ class InputGradient:
         "E‖∇_x ℓ‖",
         "the mean norm of the loss gradient with respect to the input",
         "(1/n) Σ ‖∂ℓ(f(x_i), y_i)/∂x_i‖₂",
-        "invariant",
-        "invariant",
-        "invariant",
         "one gradient",
         "a property of the function on this data, not of the parameters; scales with 1/‖x‖",
         exact="yes",
+        relu="invariant",
+        batchnorm="invariant",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Measured:

@@ -94,9 +94,6 @@ class Keskar:
         "φ_ε",
         "the largest rise of the loss in a small box, in per cent of 1 + L",
         "100 · (max_{|y_i| ≤ ε(|(A⁺θ)_i| + 1)} L(θ + Ay) − L(θ)) / (1 + L(θ))",
-        "moves",
-        "moves",
-        "invariant",
         "about 15 gradients a start; in random subspaces that for each of the draws",
         "the best rise that was found, a lower bound. The box has an absolute and a relative part; "
         "the scale of the random A (standard normal entries) sets how far a subspace reaches",

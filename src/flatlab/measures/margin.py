@@ -49,12 +49,11 @@ class Margin:
         "margin",
         "by how much the right class wins: the smallest over examples, or a quantile",
         "min_i f_{y_i}(x_i) − max_{k ≠ y_i} f_k(x_i)",
-        "invariant",
-        "invariant",
-        "invariant",
         "one pass",
         "not normalised: doubling the last layer doubles it. Negative if an example is wrong",
         exact="yes",
+        relu="invariant",
+        batchnorm="invariant",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Measured:

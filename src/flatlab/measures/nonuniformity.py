@@ -87,9 +87,6 @@ class NonUniformity:
         "s²",
         "the non-uniformity: the largest eigenvalue of the variance of the examples' Hessians",
         "λ_max(E[H_i²] − H²), H_i = ∇²ℓ_i; details['s'] is its root, in units of the sharpness",
-        "moves",
-        "moves",
-        "invariant",
         "about 10 to 30 products, each with two per-example Hessian products for all examples",
         "the condition on s is necessary for that inequality, not for SGD to be stable. ReLU kinks "
         "are not seen",

@@ -29,9 +29,6 @@ class ParameterNorm:
         "‖θ‖",
         "the Euclidean norm of the parameters",
         "√(Σ θ_i²)",
-        "moves",
-        "moves",
-        "invariant",
         "nothing",
         "the same function has parameters of many norms",
         exact="yes",
@@ -50,12 +47,10 @@ class Distance:
         "‖θ − θ₀‖",
         "the distance from reference parameters, such as the initial ones",
         "√(Σ (θ_i − θ₀_i)²)",
-        "moves",
-        "moves",
-        "moves",
         "nothing",
         "neurons renamed or rescaled on the way count as distance",
         exact="yes",
+        permutation="moves",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Measured:
@@ -82,12 +77,11 @@ class FisherRao:
         "‖θ‖_FR",
         "the Fisher–Rao norm: the size of θ in the metric of the empirical Fisher",
         "√(θᵀ F θ), F = (1/n) Σ ∇ℓ_i ∇ℓ_iᵀ",
-        "invariant",
-        "invariant",
-        "invariant",
         "one product with the empirical Fisher",
         "labels are those of the data, not drawn from the model; it vanishes at interpolation",
         exact="yes",
+        relu="invariant",
+        batchnorm="invariant",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Measured:

@@ -73,13 +73,12 @@ class PathNorm:
         "‖θ‖_P",
         "the path norm: products of weights along paths, summed",
         "Σ_j |a_j| ‖w_j‖ for two layers; 1ᵀ|W_D| ⋯ |W_2| (‖w_j‖)_j in general",
-        "invariant",
-        "does not apply",
-        "invariant",
         "one pass",
         "of the whole network, whichever parameters are selected; grows fast with depth. Other "
         "authors take squares or absolutes in the first layer too",
         exact="yes",
+        relu="invariant",
+        batchnorm="does not apply",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Measured:

@@ -4,7 +4,7 @@ from .gallery import ANGLE as ANGLE
 from .gallery import Gallery as Gallery
 from .layers import Layer as Layer
 from .layers import layers as layers
-from .matrix import Matrix as Matrix
+from .matrix import ActivationMatrix as ActivationMatrix
 from .portrait import Anatomy as Anatomy
 from .portrait import portray as portray
 from .portrait import sign_of as sign_of
@@ -15,10 +15,10 @@ from .scores import scores as scores
 
 __all__ = [
     "ANGLE",
+    "ActivationMatrix",
     "Anatomy",
     "Gallery",
     "Layer",
-    "Matrix",
     "features",
     "layers",
     "memorisation",

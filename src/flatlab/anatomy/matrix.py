@@ -20,7 +20,7 @@ MOST_CELLS = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix:
+class ActivationMatrix:
     """One hidden layer, its neurons and the training points in order.
 
     Neurons are sorted by the point at which they contribute most. So a network that memorises shows
@@ -48,7 +48,7 @@ class Matrix:
     total: int
 
 
-def matrix(data: Dataset, layer: Layer, number: int) -> Matrix:
+def matrix(data: Dataset, layer: Layer, number: int) -> ActivationMatrix:
     """Return the activation matrix of a hidden layer."""
     points, groups = ordered_points(data)
     size = sizes(layer)
@@ -56,7 +56,7 @@ def matrix(data: Dataset, layer: Layer, number: int) -> Matrix:
     place = magnitudes(layer.contributions[np.ix_(points, chosen)]).argmax(0)
     neurons = chosen[np.lexsort((-size[chosen], place))]
     (score,) = memorisation_by_layer([layer])
-    return Matrix(
+    return ActivationMatrix(
         layer=number,
         neurons=neurons,
         points=points,

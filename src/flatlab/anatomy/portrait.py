@@ -12,7 +12,7 @@ from ..data import Dataset
 from ..models import Chain, Params
 from .gallery import Gallery, gallery, has_features
 from .layers import layers
-from .matrix import Matrix, matrix
+from .matrix import ActivationMatrix, matrix
 from .scores import memorisation_by_layer, scores
 
 GALLERY = 40
@@ -42,7 +42,7 @@ class Anatomy:
     layers: tuple[float, ...]
     features: float | None
     gallery: Gallery
-    matrices: tuple[Matrix, ...]
+    matrices: tuple[ActivationMatrix, ...]
     history: Mapping[str, Any]
 
     @property

@@ -98,7 +98,8 @@ def construct(
     from ..data import identity
     from ..data.catalogue import make
     from ..specs import digest, parse_spec
-    from .constructing import store_construction
+    from ..theory.constructions import construct as construction_of
+    from ..training.session import store_network
     from .from_flags import data_spec
 
     wanted, options = parse_spec(name)
@@ -108,7 +109,9 @@ def construct(
     made = make(data_spec(data))
     named = digest({"construction": wanted, "options": options, "data": identity(made.spec)})
     path = out or Path("results") / "runs" / f"construct-{wanted}-{named}"
-    run = store_construction(wanted, made, options, path, fresh=fresh)
+    network = construction_of(wanted, made, options)
+    start = {"construction": wanted, **options}
+    run = store_network(network.arch, network.params, network.data, start, path, fresh=fresh)
     _tell({"construction": wanted, **_facts(run)}, as_json)
     return DONE
 
@@ -129,8 +132,8 @@ def flattest(
     from ..data.catalogue import make
     from ..specs import digest
     from ..theory.flattest import flattest as find
+    from ..training.session import store_network
     from .console import Waiting
-    from .constructing import store_solution
     from .from_flags import data_spec
 
     _check_seed(seed)
@@ -148,7 +151,8 @@ def flattest(
             made, cast("Family", arch), width=width, seed=seed, budget_seconds=budget,
             progress=waiting.say,
         )  # fmt: skip
-    run = store_solution(found.solution, start, path, fresh=fresh)
+    network = found.solution
+    run = store_network(network.arch, network.params, network.data, start, path, fresh=fresh)
     facts = {
         "arch": arch,
         **_facts(run),

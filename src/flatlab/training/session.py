@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
@@ -24,18 +24,9 @@ from .config import Dtype, RunConfig, config_digest, tracked, upgraded
 from .following import Following
 from .interrupts import interrupts
 from .rows import row_of
-from .run import (
-    OVER,
-    Columns,
-    Run,
-    arrays_of,
-    load_run,
-    phases_over,
-    read_result,
-    start_table,
-)  # fmt: skip
+from .run import OVER, Columns, Run, arrays_of, load_run, phases_over, read_result, start_table
 from .schedule import LogGrid, Phase, Until
-from .trainers import Backend, State, choose, finite, labelled, part, trainer_of
+from .trainers import State, TrainerChoice, choose, finite, labelled, part, trainer_of
 
 CHUNK_SECONDS = 0.25  # progress, checkpoints and Ctrl-C are looked at this often
 CHECKPOINT_SECONDS = 3.0  # unless FLATLAB_CHECKPOINT_SECONDS says otherwise
@@ -62,7 +53,7 @@ def train(
     log: LogGrid | None = None,
     out: str | Path | None = None,
     fresh: bool = False,
-    backend: Backend = "auto",
+    backend: TrainerChoice = "auto",
     report: Report | None = None,
     track: Track | None = None,
     start: str | Path | None = None,
@@ -114,7 +105,7 @@ def run_config(
     data: Dataset | None = None,
     out: str | Path | None = None,
     fresh: bool = False,
-    backend: Backend = "auto",
+    backend: TrainerChoice = "auto",
     report: Report | None = None,
     track: Track | None = None,
     start: Params | None = None,
@@ -125,8 +116,8 @@ def run_config(
 
     `start` has the parameters of a configuration that starts from a construction.
     """
-    if backend not in get_args(Backend):
-        raise unknown("backend", str(backend), get_args(Backend))
+    if backend not in get_args(TrainerChoice):
+        raise unknown("backend", str(backend), get_args(TrainerChoice))
     data = make(config.data) if data is None else data
     for phase in config.schedule:
         if phase.batch_size is not None and phase.batch_size > data.n:
@@ -164,6 +155,19 @@ def run_config(
         return session.run(interrupted)
 
 
+def store_network(
+    arch: Architecture,
+    params: Mapping[str, Any],
+    data: Dataset,
+    start: Mapping[str, Any],
+    out: Path,
+    fresh: bool = False,
+) -> Run:
+    """Store a given network as a run of no epochs, in float64; `start` says where it comes from."""
+    config = RunConfig(arch=arch, data=data.spec, schedule=(), dtype="float64", start=start)
+    return run_config(config, data=data, out=out, fresh=fresh, start=dict(params))
+
+
 def run_job(payload: dict[str, Any], report: Report) -> dict[str, Any]:
     """Train one configuration into its directory: the executor's target.
 
@@ -183,7 +187,7 @@ class _Session:
         data: Dataset,
         store: RunStore | None,
         state: State,
-        backend: Backend,
+        backend: TrainerChoice,
         patience: float,
         device: str,
     ):

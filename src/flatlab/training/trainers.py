@@ -14,7 +14,7 @@ from ..models import Params, is_chain
 from .config import RunConfig
 from .schedule import Phase
 
-Backend = Literal["auto", "engine", "torch"]
+TrainerChoice = Literal["auto", "engine", "torch"]
 Kind = Literal["engine", "torch"]
 State = dict[str, NDArray[Any]]  # "params/W1", "buffers/…", "optimizer/…": all that training needs
 
@@ -58,7 +58,7 @@ def finite(state: State) -> bool:
     )
 
 
-def choose(backend: Backend, config: RunConfig) -> tuple[Kind, list[str]]:
+def choose(backend: TrainerChoice, config: RunConfig) -> tuple[Kind, list[str]]:
     """Return which trainer takes a run, and what is to be noted of that.
 
     "auto" is the engine where it can and torch elsewhere, with a note.

@@ -4,16 +4,22 @@ import numpy as np
 import pytest
 
 import flatlab as fl
-from flatlab.cli.constructing import store_construction
 from flatlab.errors import UserError
 from flatlab.theory import bias_floor
+from flatlab.theory.constructions import construct
 from flatlab.training.run import load_run
+from flatlab.training.session import store_network
 
 XOR = fl.data.xor(d=8, n=20, seed=1, n_test=200)
 
 
+def stored(name, options, out, **how):
+    made = construct(name, XOR, options)
+    return store_network(made.arch, made.params, XOR, {"construction": name, **options}, out, **how)
+
+
 def test_a_construction_is_a_run_like_any_other(tmp_path):
-    made = store_construction("memorising", XOR, {"depth": 3}, tmp_path / "run")
+    made = stored("memorising", {"depth": 3}, tmp_path / "run")
     read = load_run(tmp_path / "run")
     assert read.status == made.status == "done"
     assert read.config == made.config and read.config.epochs == 0
@@ -26,11 +32,11 @@ def test_a_construction_is_a_run_like_any_other(tmp_path):
 
 
 def test_the_same_again_is_found_and_another_is_refused(tmp_path):
-    store_construction("four-neurons", XOR, {}, tmp_path / "run")
-    again = store_construction("four-neurons", XOR, {}, tmp_path / "run")
+    stored("four-neurons", {}, tmp_path / "run")
+    again = stored("four-neurons", {}, tmp_path / "run")
     assert again.final["trace"] == pytest.approx(12.0)
     with pytest.raises(UserError, match="holds another run"):
-        store_construction("four-neurons", XOR, {"r": 2.0}, tmp_path / "run")
+        stored("four-neurons", {"r": 2.0}, tmp_path / "run")
 
 
 def _on_from(start, out=None, epochs=3):
@@ -41,7 +47,7 @@ def _on_from(start, out=None, epochs=3):
 
 
 def test_training_goes_on_from_a_run(tmp_path):
-    made = store_construction("four-neurons", XOR, {}, tmp_path / "start")
+    made = stored("four-neurons", {}, tmp_path / "start")
     run = _on_from(tmp_path / "start", tmp_path / "on")
     assert run.columns["trace"][0] == pytest.approx(made.final["trace"], rel=1e-12)
     assert run.columns["train_loss"][0] < 1e-20
@@ -52,9 +58,9 @@ def test_training_goes_on_from_a_run(tmp_path):
 
 
 def test_other_parameters_in_the_place_of_the_start_are_noticed(tmp_path):
-    store_construction("four-neurons", XOR, {}, tmp_path / "start")
+    stored("four-neurons", {}, tmp_path / "start")
     table = _on_from(tmp_path / "start").config.to_dict()
-    store_construction("four-neurons", XOR, {"r": 1.5}, tmp_path / "start", fresh=True)
+    stored("four-neurons", {"r": 1.5}, tmp_path / "start", fresh=True)
     from flatlab.training.config import RunConfig
     from flatlab.training.session import run_config
 
@@ -63,7 +69,7 @@ def test_other_parameters_in_the_place_of_the_start_are_noticed(tmp_path):
 
 
 def test_a_start_that_does_not_fit_is_one_clear_line(tmp_path):
-    store_construction("four-neurons", XOR, {}, tmp_path / "start")
+    stored("four-neurons", {}, tmp_path / "start")
     with pytest.raises(UserError, match="does not fit the architecture"):
         fl.train(
             fl.models.TwoLayer(width=5), XOR, start=tmp_path / "start",

@@ -132,24 +132,28 @@ def by_hand(arch, phase, steps):
     """Take the steps that the docstring of `Phase` says, with one example in each."""
     p, v = arch.initial(DATA.d, seed=1), {}
     first, second = orders(7, "order", 1)[0], orders(7, "second_order", 1)[0]
-    constant = phase.statistics == "constant"
+    constant = phase.variation.statistics == "constant"
     for i, j in zip(first[:steps], second[:steps], strict=True):
         g = gradient(arch, p, DATA.x_train[i], DATA.y_train[i], constant)
-        climbs = {k: value for k, value in g.items() if k != "gamma" or phase.gamma is None}
+        climbs = {
+            k: value for k, value in g.items() if k != "gamma" or phase.variation.gamma is None
+        }
         norm = np.sqrt(sum((part**2).sum() for part in climbs.values()))
         up = {k: p[k] + phase.rho / norm * climbs.get(k, 0) for k in p}
-        at = j if phase.second_batch == "other" else i
+        at = j if phase.variation.second_batch == "other" else i
         g = gradient(arch, up, DATA.x_train[at], DATA.y_train[at], constant)
         for name in p:
-            if name == "gamma" and phase.gamma == "fixed":
+            if name == "gamma" and phase.variation.gamma == "fixed":
                 continue
             v[name] = (phase.momentum or 0) * v.get(name, 0) + g[name]
             p[name] = p[name] - phase.lr * v[name]
-        limit = phase.max_first_layer_norm
+        limit = phase.first_layer.max_norm
         if limit is not None:
-            for group in (("W1",), ("b1",)) if phase.norm_rule == "each" else (("W1", "b1"),):
+            for group in (
+                (("W1",), ("b1",)) if phase.first_layer.norm_rule == "each" else (("W1", "b1"),)
+            ):
                 norm = np.sqrt(sum((p[name] ** 2).sum() for name in group))
-                if norm > limit or phase.norm_rule == "held":
+                if norm > limit or phase.first_layer.norm_rule == "held":
                     for name in group:
                         p[name] = p[name] * (limit / norm)
     return p

@@ -38,7 +38,7 @@ def test_the_paper_preset_is_the_papers_table_2(module, arm):
     assert [(p.lr, p.rho, p.epochs) for p in schedule] == TABLE_2[arm.panel]
     assert {(p.algorithm, p.batch_size, p.weight_decay) for p in schedule} == {("sam", 1, 0.0)}
     limit = 10.0 if arm.panel == "6b" else None
-    assert {p.max_first_layer_norm for p in schedule} == {limit}
+    assert {p.first_layer.max_norm for p in schedule} == {limit}
     assert (settings.width, settings.d, settings.n, settings.seeds) == (500, 30, 100, 1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from .loading import load
 from .philox import key_words, with_order
 from .room import with_room
 from .scalar import ACTIVATIONS, ASCENTS, GAMMA_RULES, LOSSES, NORM_RULES, NORMS
-from .step import Step
 from .subnormal import flushed
 
 # Inputs, and neurons of two-layer networks with σ(0) = 0, are padded with zeros to a multiple of
@@ -28,6 +27,33 @@ State = dict[str, np.ndarray]  # "params/W1", "velocity/W1"
 
 # What is drawn in training, each from its stream.
 USES = ("order", "label_noise", "input_noise", "second_order")
+
+
+class Step(Protocol):
+    """What a kernel must know of a phase of training; `training.Phase` says what it means."""
+
+    @property
+    def algorithm(self) -> str: ...  # noqa: D102
+    @property
+    def lr(self) -> float: ...  # noqa: D102
+    @property
+    def rho(self) -> float: ...  # noqa: D102
+    @property
+    def batch_size(self) -> int | None: ...  # noqa: D102
+    @property
+    def weight_decay(self) -> float: ...  # noqa: D102
+    @property
+    def noise(self) -> float: ...  # noqa: D102
+    @property
+    def order(self) -> str | None: ...  # noqa: D102
+    @property
+    def momentum(self) -> float | None: ...  # noqa: D102
+    @property
+    def of_bias(self) -> tuple[float, float]: ...  # noqa: D102
+    @property
+    def first_layer(self) -> Any: ...  # noqa: D102
+    @property
+    def variation(self) -> Any: ...  # noqa: D102
 
 
 def unsupported(loss: Loss, arch: Architecture, schedule: tuple[Step, ...]) -> str | None:
@@ -49,33 +75,35 @@ def unsupported(loss: Loss, arch: Architecture, schedule: tuple[Step, ...]) -> s
 
 def _not_compiled(arch: Chain, phase: Step) -> str | None:
     norm = "deep" if arch.kind == "deep" else arch.norm
-    in_blocks = phase.input_noise is not None or phase.norm_rule is not None
+    first, change = phase.first_layer, phase.variation
+    in_blocks = change.input_noise is not None or first.norm_rule is not None
     if in_blocks and not _blocked(arch, phase):
         return (
             "the engine compiles input_noise and norm_rule for two-layer networks without "
             "BatchNorm at batch_size=1 alone, without momentum, second_batch, or a norm limit on a "
             "bias with steps of its own"
         )
-    if (phase.bias_apart or _carried(phase)) and norm not in (None, "layer", "batch"):
+    if (first.bias_apart or _carried(phase)) and norm not in (None, "layer", "batch"):
         return (
             "the engine compiles bias_lr, bias_weight_decay, momentum and second_batch for "
             "two-layer networks without a standard norm alone"
         )
-    if phase.bias_apart and phase.momentum is not None:
+    if first.bias_apart and phase.momentum is not None:
         return "the engine does not compile bias_lr or bias_weight_decay with momentum"
-    if (phase.statistics is not None or phase.gamma is not None) and norm != "batch":
+    if (change.statistics is not None or change.gamma is not None) and norm != "batch":
         return "the engine compiles statistics and gamma of a phase for norm='batch' alone"
     return None
 
 
 def _carried(phase: Step) -> bool:
     """Return whether a step needs more than the weights and one batch."""
-    return phase.momentum is not None or phase.second_batch is not None
+    return phase.momentum is not None or phase.variation.second_batch is not None
 
 
 def _blocked(arch: Chain, phase: Step) -> bool:
     plain = arch.kind == "two_layer" and arch.norm in (None, "layer")
-    joint = phase.bias_apart and phase.max_first_layer_norm is not None  # a norm with the bias's
+    first = phase.first_layer
+    joint = first.bias_apart and first.max_norm is not None  # a norm with the bias's
     return plain and phase.batch_size == 1 and not (_carried(phase) or joint)
 
 
@@ -83,7 +111,7 @@ def _few_active(arch: Chain, phase: Step, n: int) -> bool:
     """Return whether it pays to look which neurons a batch activates."""
     few = phase.batch_size is not None and 8 * phase.batch_size <= n
     relu = arch.norm == "batch" and arch.activation == "relu"
-    return relu and few and not (_carried(phase) or phase.bias_apart)
+    return relu and few and not (_carried(phase) or phase.first_layer.bias_apart)
 
 
 def kernel_of(loss: Loss, arch: Chain, phase: Step, n: int) -> tuple[str | int | bool, ...]:
@@ -112,7 +140,8 @@ def _codes(loss: Loss, arch: Chain, phase: Step) -> tuple[int, int, int, int]:
 
 def _forms(phase: Step) -> tuple[bool, bool]:
     """Return whether the blocked kernel keeps the bias apart, and adds noise to inputs."""
-    return phase.bias_apart or phase.norm_rule == "each", phase.input_noise is not None
+    first, change = phase.first_layer, phase.variation
+    return first.bias_apart or first.norm_rule == "each", change.input_noise is not None
 
 
 class CompiledTrainer:
@@ -215,7 +244,7 @@ class CompiledTrainer:
             train = two_layer_single.kernel(*codes, *_forms(phase))
             d = self.inputs - has_bias(self.arch)
             data = (self.X, self.y, d, *span, self.block)
-            all_codes = np.array([*codes, NORM_RULES[phase.norm_rule]])
+            all_codes = np.array([*codes, NORM_RULES[phase.first_layer.norm_rule]])
             return self._call(train, W, a, *data, keys, all_codes, hyper)
         data = (self.X, self.y, *span, batch, keys)
         if len(beta):
@@ -235,18 +264,19 @@ class CompiledTrainer:
 
     def _rules(self, phase: Step) -> np.ndarray:
         """Return the rules in the order of the positions in `scalar`."""
-        constant, other = phase.statistics is not None, phase.second_batch is not None
-        row = self.inputs - 1 if phase.bias_apart else -1
-        return np.array([shares_gamma(self.arch), GAMMA_RULES[phase.gamma], constant, other, row])
+        change = phase.variation
+        constant, other = change.statistics is not None, change.second_batch is not None
+        row = self.inputs - 1 if phase.first_layer.bias_apart else -1
+        return np.array([shares_gamma(self.arch), GAMMA_RULES[change.gamma], constant, other, row])
 
     def _hyper(self, phase: Step) -> np.ndarray:
         """Return the hyper-parameters in the order of the positions in `scalar`."""
-        limit = phase.max_first_layer_norm or 0.0
+        limit = phase.first_layer.max_norm or 0.0
         values = [phase.lr, phase.rho, phase.weight_decay, phase.noise, limit]
         tiny = np.finfo(self.dtype).tiny
         smoothing = getattr(self.loss, "smoothing", 0.0)  # of the logistic loss alone
         values += [smoothing, self.arch.ln_epsilon, 0.0, 1.0, tiny, *phase.of_bias]
-        values += [phase.input_noise or 0.0, NORM_EPSILON, phase.momentum or 0.0]
+        values += [phase.variation.input_noise or 0.0, NORM_EPSILON, phase.momentum or 0.0]
         return np.array(values, self.dtype)
 
 

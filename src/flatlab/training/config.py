@@ -14,7 +14,7 @@ from ..errors import UserError, unknown
 from ..losses import MSE, Loss, as_loss
 from ..models import MODELS, Architecture
 from ..specs import digest, from_dict, spec, to_dict
-from .schedule import LogGrid, Phase
+from .schedule import FirstLayer, LogGrid, Phase
 
 Dtype = Literal["float32", "float64"]
 _DTYPES = ("float32", "float64")
@@ -94,22 +94,23 @@ class RunConfig:
     def _check_phase(self, phase: Phase) -> None:
         """Refuse what a phase says of a part that the network has not."""
         parts = self.arch.parts
+        first, change = phase.first_layer, phase.variation
         needs = (
-            (phase.first_layer is not None, "first_layer", "first_layer needs", "a two-layer form"),
-            (phase.bias_apart, "bias", "bias_lr and bias_weight_decay need", "a bias"),
-            (phase.norm_rule == "each", "bias", "norm_rule='each' needs", "a bias"),
-            (phase.gamma is not None, "gamma", f"gamma={phase.gamma!r} needs", "a γ"),
+            (first != FirstLayer(), "first_layer", "first_layer needs", "a two-layer form"),
+            (first.bias_apart, "bias", "bias_lr and bias_weight_decay need", "a bias"),
+            (first.norm_rule == "each", "bias", "norm_rule='each' needs", "a bias"),
+            (change.gamma, "gamma", f"gamma={change.gamma!r} needs", "a γ"),
             (
-                phase.statistics is not None,
+                change.statistics,
                 "statistics",
-                f"statistics={phase.statistics!r} needs",
+                f"statistics={change.statistics!r} needs",
                 "BatchNorm",
             ),
         )
         n = self.data.get("n") if isinstance(self.data, Mapping) else None
-        if phase.second_batch and isinstance(n, int) and (phase.batch_size or n) >= n:
+        if change.second_batch and isinstance(n, int) and (phase.batch_size or n) >= n:
             raise UserError(
-                f"second_batch={phase.second_batch!r} is another part of the {n} examples, and "
+                f"second_batch={change.second_batch!r} is another part of the {n} examples, and "
                 f"batch_size={phase.batch_size} takes all of them: give a smaller one or drop it"
             )
         for asked, needed, field_needs, part in needs:

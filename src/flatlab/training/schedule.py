@@ -77,6 +77,11 @@ class FirstLayer:
                 f"norm_rule={self.norm_rule!r} says how max_first_layer_norm is meant: give it too"
             )
 
+    @property
+    def bias_apart(self) -> bool:
+        """Whether the bias has a learning rate or a weight decay of its own."""
+        return self.bias_lr is not None or self.bias_weight_decay is not None
+
 
 @spec
 class Variation:
@@ -166,8 +171,8 @@ class Phase:
         order: None is a fresh permutation of the examples in every epoch; "fixed" is the first
             epoch's over and over; "replacement" draws every example anew.
         until: Training accuracy or loss to stop at; None trains all epochs.
-        first_layer: What is done to the first layer alone; None is nothing.
-        variation: Changes of the step; None is none.
+        first_layer: What is done to the first layer alone.
+        variation: Changes of the step.
     """
 
     if TYPE_CHECKING:
@@ -187,20 +192,21 @@ class Phase:
     batch_size: Annotated[int, Field(gt=0)] | None = None
     order: Order | None = None
     until: Until | None = None
-    first_layer: FirstLayer | None = None
-    variation: Variation | None = None
+    first_layer: FirstLayer = Field(default_factory=FirstLayer)
+    variation: Variation = Field(default_factory=Variation)
 
     def __post_init__(self) -> None:
         ascends = self.algorithm in ("sam", "usam")
-        for name, value in (("second_batch", self.second_batch), ("gamma", self.gamma)):
+        second_batch, gamma = self.variation.second_batch, self.variation.gamma
+        for name, value in (("second_batch", second_batch), ("gamma", gamma)):
             if value in ("other", "unperturbed") and not ascends:
                 raise UserError(
                     f"{name}={value!r} is for the two gradients of 'sam' and 'usam'; "
                     f"{self.algorithm!r} has one: drop it or change the optimizer"
                 )
-        if self.second_batch is not None and self.batch_size is None:
+        if second_batch is not None and self.batch_size is None:
             raise UserError(
-                f"second_batch={self.second_batch!r} is another part of the examples, and the full "
+                f"second_batch={second_batch!r} is another part of the examples, and the full "
                 "batch is all of them: give a batch_size or drop it"
             )
         both = [("", self.lr, self.weight_decay), ("the bias's ", *self.of_bias)]
@@ -237,57 +243,10 @@ class Phase:
         return base_of(self.optimizer).momentum or None
 
     @property
-    def max_first_layer_norm(self) -> float | None:
-        """Largest norm of the first layer."""
-        return self.first_layer.max_norm if self.first_layer else None
-
-    @property
-    def norm_rule(self) -> str | None:
-        """How max_first_layer_norm is meant."""
-        return self.first_layer.norm_rule if self.first_layer else None
-
-    @property
-    def bias_apart(self) -> bool:
-        """Whether the first layer's bias has a learning rate or a weight decay of its own."""
-        return self.bias_lr is not None or self.bias_weight_decay is not None
-
-    @property
     def of_bias(self) -> tuple[float, float]:
         """Learning rate and weight decay of the first layer's bias."""
-        return (
-            self.lr if self.bias_lr is None else self.bias_lr,
-            self.weight_decay if self.bias_weight_decay is None else self.bias_weight_decay,
-        )
-
-    @property
-    def bias_lr(self) -> float | None:
-        """Learning rate of the first layer's bias, if it has one of its own."""
-        return self.first_layer.bias_lr if self.first_layer else None
-
-    @property
-    def bias_weight_decay(self) -> float | None:
-        """Weight decay of the first layer's bias, if it has one of its own."""
-        return self.first_layer.bias_weight_decay if self.first_layer else None
-
-    @property
-    def input_noise(self) -> float | None:
-        """Standard deviation of the noise on inputs."""
-        return self.variation.input_noise if self.variation else None
-
-    @property
-    def second_batch(self) -> str | None:
-        """Where the second gradient of a step is taken."""
-        return self.variation.second_batch if self.variation else None
-
-    @property
-    def statistics(self) -> str | None:
-        """Whether gradients flow through BatchNorm's statistics."""
-        return self.variation.statistics if self.variation else None
-
-    @property
-    def gamma(self) -> str | None:
-        """Whether γ takes part in the step."""
-        return self.variation.gamma if self.variation else None
+        lr, decay = self.first_layer.bias_lr, self.first_layer.bias_weight_decay
+        return self.lr if lr is None else lr, self.weight_decay if decay is None else decay
 
     def steps(self, n: int, epochs: int | None = None) -> int:
         """Return the number of steps of some epochs, by default all, on n examples.
@@ -331,13 +290,9 @@ def _grouped(given: Mapping[str, Any]) -> dict[str, Any]:
         ("variation", _VARIATION, Variation),
     ):
         changes = {names[name]: fields.pop(name) for name in names if name in fields}
-        now = fields.get(group)
-        if isinstance(now, Mapping):
-            now = from_dict(cls, now)
-        if changes and (now is not None or any(v is not None for v in changes.values())):
-            before: Any = now or cls()
-            now = dataclasses.replace(before, **changes)
-        fields[group] = None if now == cls() else now
+        now: Any = fields.get(group) or cls()
+        now = from_dict(cls, now) if isinstance(now, Mapping) else now
+        fields[group] = dataclasses.replace(now, **changes) if changes else now
     if isinstance(fields.get("until"), Mapping):
         fields["until"] = from_dict(Until, fields["until"])
     return fields

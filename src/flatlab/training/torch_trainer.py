@@ -126,15 +126,16 @@ class TorchTrainer:
         size, steps = phase.batch_size or n, self.units_per_epoch(phase)
         order, others = np.empty(n, np.int64), np.empty(n, np.int64)
         noise = np.empty(n, np.int64)
-        shifts = np.empty((n, *self.data.shape)) if phase.input_noise is not None else None
+        spread, second = phase.variation.input_noise, phase.variation.second_batch is not None
+        shifts = np.empty((n, *self.data.shape)) if spread is not None else None
         keys, drawn, dice = with_order(self.keys, phase.order), -1, torch.default_generator
-        plain = phase.first_layer is None and phase.variation is None
+        limit = phase.first_layer.max_norm
         losses: list[tuple[int, Tensor]] = []  # looked at in the end: asking each time costs time
         for step in range(first, last):
             epoch = step // steps
             if epoch != drawn:
                 visits(keys, epoch0 + epoch, order)
-                if phase.second_batch is not None:
+                if second:
                     visits(keys[OTHERS:], epoch0 + epoch, others)
                 if phase.noise:
                     signs(keys[1], epoch0 + epoch, noise)
@@ -151,14 +152,14 @@ class TorchTrainer:
             y = self._noisy(phase, self.y[rows], noise[where], moment)
             if shifts is not None:
                 shift = torch.from_numpy(shifts[where].astype(self.dtype)).to(self.device)
-                x = x + (phase.input_noise or 0.0) * shift
+                x = x + (spread or 0.0) * shift
             batches = [(x, y)]
-            if phase.second_batch is not None:
+            if second:
                 rows = torch.from_numpy(others[where])
                 batches.append((self._batch(self.x, rows), self.y[rows]))
             losses += [(step, value) for value in self._step(phase, batches)]
-            if not plain and phase.max_first_layer_norm is not None:
-                self._project(phase.max_first_layer_norm, phase.norm_rule)
+            if limit is not None:
+                self._project(limit, phase.first_layer.norm_rule)
         if not losses:
             return -1
         bad = torch.isfinite(torch.stack([value for _, value in losses])).logical_not()
@@ -185,8 +186,10 @@ class TorchTrainer:
 
     def _made(self, phase: Phase) -> torch.optim.Optimizer:
         """Return the phase's optimizer, with the state that waits for it."""
+        if hasattr(self.net, "constant_statistics"):
+            self.net.constant_statistics = phase.variation.statistics == "constant"
         groups: Any = [p for p in self.net.parameters() if p.requires_grad]
-        if phase.bias_apart:
+        if phase.first_layer.bias_apart:
             lr, weight_decay = phase.of_bias
             rest = [p for name, p in self.net.named_parameters() if name != "b1"]
             bias = [self.net.get_parameter("b1")]
@@ -229,8 +232,7 @@ class TorchTrainer:
         if isinstance(optimizer, MSAM):
             return [optimizer.step(*batches[0]).detach()]
         losses: list[Tensor] = []
-        if phase.variation is not None:
-            self.net.constant_statistics = phase.statistics == "constant"
+        gamma = phase.variation.gamma
 
         def closure() -> Tensor:
             optimizer.zero_grad()
@@ -238,7 +240,7 @@ class TorchTrainer:
             value = self.loss.torch(self.net(x), y)
             value.backward()  # type: ignore[no-untyped-call]
             losses.append(value.detach())
-            if phase.gamma == "fixed" or (phase.gamma == "unperturbed" and len(losses) == 1):
+            if gamma == "fixed" or (gamma == "unperturbed" and len(losses) == 1):
                 self.net.get_parameter("gamma").grad = None
             return value
 

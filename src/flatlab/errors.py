@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import traceback
 from collections.abc import Iterable
+from numbers import Integral
 from typing import Any
 
 
@@ -49,6 +50,20 @@ def unknown(kind: str, given: str, allowed: Iterable[str]) -> UserError:
     "unknown loss 'msee': did you mean 'mse'? Allowed: logistic, mse"
     """
     return UserError(f"unknown {kind} {given!r}: {nearest(given, allowed)}")
+
+
+def whole_number(name: str, value: object, least: int | None = None) -> int:
+    """Return a whole number as an int; True, 2.5 and "2" are refused.
+
+    >>> whole_number("n", 0, least=1)
+    Traceback (most recent call last):
+    flatlab.errors.UserError: n must be >= 1, got 0
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise UserError(f"{name} must be a whole number, got {value!r}")
+    if least is not None and value < least:
+        raise UserError(f"{name} must be >= {least}, got {value}")
+    return int(value)
 
 
 def numbers_in_words(numbers: Iterable[int], most: int = 5) -> str:

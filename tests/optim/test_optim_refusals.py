@@ -127,9 +127,9 @@ def test_what_is_no_number_is_refused(name, bad):
         (GSAM, {"rho_min": 0.1, "lr_max": "a"}, "a number lr_max > lr_min = 0, got lr_max='a'"),
         (GSAM, {"rho_min": 0.1}, "a number lr_max > lr_min = 0, got lr_max=None"),
         (GSAM, {"rho_min": 0.1, "lr_max": 1, "lr_min": "a"}, "lr_min must be a finite number"),
-        (LookSAM, {"k": True}, "k must be a whole number >= 1, got True"),
-        (LookSAM, {"k": 2.5}, r"k must be a whole number >= 1, got 2\.5"),
-        (LookSAM, {"k": 0}, "k must be a whole number >= 1, got 0"),
+        (LookSAM, {"k": True}, "k must be a whole number, got True"),
+        (LookSAM, {"k": 2.5}, r"k must be a whole number, got 2\.5"),
+        (LookSAM, {"k": 0}, "k must be >= 1, got 0"),
     ],
 )
 def test_options_of_one_member(kind, options, message):
@@ -150,7 +150,7 @@ def test_a_closure_that_is_none():
 
 def test_classes_that_are_no_number():
     for bad in ("a", True, 1, 2.5):
-        with pytest.raises(UserError, match=f"classes must be a whole number >= 2, got {bad!r}"):
+        with pytest.raises(UserError, match=f"classes must be (a whole number|>= 2), got {bad!r}"):
             LabelNoiseSGD(
                 network().parameters(), 0.1, generator(0), kind="flip", classes=bad, lr=0.1
             )
@@ -162,7 +162,7 @@ def test_m_sam_is_given_a_network_and_a_loss():
     with pytest.raises(UserError, match="loss must be a function of output and target, got int"):
         MSAM(network(), 3, lr=0.1)
     for bad in (True, 0, 1.5):
-        with pytest.raises(UserError, match=f"m must be a whole number >= 1, got {bad!r}"):
+        with pytest.raises(UserError, match=f"m must be (a whole number|>= 1), got {bad!r}"):
             MSAM(network(), mse, lr=0.1, m=bad)
 
 

@@ -115,13 +115,13 @@ def test_without_a_generator_it_is_the_same_every_time():
             lambda: finite_class(np.zeros((2, 17))),
             "n must be <= 16 to enumerate 2^n signs, got 17: give draws",
         ),
-        (lambda: finite_class([[1.0]], draws=1), "draws must be a whole number >= 2, got 1"),
+        (lambda: finite_class([[1.0]], draws=1), "draws must be >= 2, got 1"),
         (lambda: path_norm_ball(np.zeros((0, 2))), "x must be 2-D and not empty, got shape (0, 2)"),
         (lambda: path_norm_ball([[1.0]], C=0), "C must be > 0 and finite, got 0"),
         (lambda: path_norm_ball([[1.0]], C=math.inf), "C must be > 0 and finite, got inf"),
         (
             lambda: path_norm_ball([[1.0, 2.0, 3.0]], restarts=0),
-            "restarts must be a whole number >= 1, got 0",
+            "restarts must be >= 1, got 0",
         ),
     ],
 )

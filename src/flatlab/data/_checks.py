@@ -12,19 +12,6 @@ MAX_VALUES = 2**31
 """Largest array a generator makes: 16 GiB of float64."""
 
 
-def integer(name: str, value: object, at_least: int) -> int:
-    """Return a whole number ≥ `at_least`; True, 2.5 and "2" are not whole numbers.
-
-    >>> integer("n", 100, at_least=1)
-    100
-    """
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise UserError(f"{name} must be a whole number, got {value!r}")
-    if value < at_least:
-        raise UserError(f"{name} must be >= {at_least}, got {value}")
-    return int(value)
-
-
 def real(name: str, value: object, above: float) -> float:
     """Return a finite number > `above`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):

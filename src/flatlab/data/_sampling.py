@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..errors import whole_number
 from ..randomness import generator
 from . import _checks as check
 from .dataset import Array, Dataset, Plain
@@ -19,7 +20,7 @@ def independent(
     name: str, arguments: dict[str, Plain], sample: Sample, relevant: tuple[int, ...]
 ) -> Dataset:
     """Draw n training and n_test test examples from one law; n, d, … stand in `arguments`."""
-    n, d, seed = (check.integer(key, arguments[key], 0) for key in ("n", "d", "seed"))
+    n, d, seed = (whole_number(key, arguments[key], 0) for key in ("n", "d", "seed"))
     check.size("n", n, d)
     train = sample(generator(seed, f"data/{name}/train"), n)
     return assemble(name, arguments, train, sample, relevant)
@@ -33,7 +34,7 @@ def assemble(
     relevant: tuple[int, ...],
 ) -> Dataset:
     """Join given training examples and n_test fresh draws of `sample`."""
-    n_test, d, seed = (check.integer(key, arguments[key], 0) for key in ("n_test", "d", "seed"))
+    n_test, d, seed = (whole_number(key, arguments[key], 0) for key in ("n_test", "d", "seed"))
     check.size("n_test", n_test, d)
     x_test, y_test = sample(generator(seed, f"data/{name}/test"), n_test)
     spec: dict[str, Plain] = {"name": name, **arguments}
@@ -43,10 +44,10 @@ def assemble(
 def common(d: object, n: object, seed: object, n_test: object, *, d_min: int) -> dict[str, Plain]:
     """Check the four arguments nearly every generator has."""
     return {
-        "d": check.integer("d", d, d_min),
-        "n": check.integer("n", n, 1),
-        "seed": check.integer("seed", seed, 0),
-        "n_test": check.integer("n_test", n_test, 0),
+        "d": whole_number("d", d, d_min),
+        "n": whole_number("n", n, 1),
+        "seed": whole_number("seed", seed, 0),
+        "n_test": whole_number("n_test", n_test, 0),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import FlatlabError, UserError
+from ..errors import FlatlabError, UserError, whole_number
 from ..randomness import generator
 from . import _checks as check
 from ._sampling import Examples, assemble
@@ -28,8 +28,8 @@ def complete(d: int, s: int, seed: int = 0, n_test: int = 10_000) -> Dataset:
         seed: Seed of the draw.
         n_test: Number of test examples, drawn independently.
     """
-    d, s = check.integer("d", d, 3), check.integer("s", s, 1)
-    seed, n_test = check.integer("seed", seed, 0), check.integer("n_test", n_test, 0)
+    d, s = whole_number("d", d, 3), whole_number("s", s, 1)
+    seed, n_test = whole_number("seed", seed, 0), whole_number("n_test", n_test, 0)
     arguments: dict[str, Plain] = {"d": d, "s": s, "seed": seed, "n_test": n_test}
     if s < d - 1:
         raise UserError(

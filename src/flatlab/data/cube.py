@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import UserError
-from . import _checks as check
+from ..errors import UserError, whole_number
 from .dataset import Array
 
 MAX_DIMENSION = 20
@@ -22,7 +21,7 @@ def cube(d: int) -> Array:
            [ 1., -1.],
            [-1., -1.]])
     """
-    if check.integer("d", d, 1) > MAX_DIMENSION:
+    if whole_number("d", d, 1) > MAX_DIMENSION:
         raise UserError(f"d must be <= {MAX_DIMENSION} to enumerate the 2^d points, got {d}")
     return _points(np.arange(2**d), d)
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import UserError
-from . import _checks as check
+from ..errors import UserError, whole_number
 
 Array = NDArray[np.float64]
 Plain = bool | int | float | str
@@ -62,7 +61,7 @@ class Dataset:
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the class is frozen
         if self.classes is not None:
-            set_field(self, "classes", check.integer("classes", self.classes, 2))
+            set_field(self, "classes", whole_number("classes", self.classes, 2))
         for part in ("train", "test"):
             x, y = f"x_{part}", f"y_{part}"
             set_field(self, x, _inputs(x, getattr(self, x)))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import UserError
+from ..errors import UserError, whole_number
 from . import _checks as check
 from .arrays import KEYS, content_digest, read_npz
 from .dataset import Dataset, Plain
@@ -64,10 +64,10 @@ def images(
     kind = SETS[check.choice("image set", name, SETS)]
     spec: dict[str, Plain] = {"name": name}
     if n is not None:
-        spec["n"] = check.integer("n", n, CLASSES)
+        spec["n"] = whole_number("n", n, CLASSES)
     if n_test is not None:
-        spec["n_test"] = check.integer("n_test", n_test, 0)
-    side = kind.side if size is None else check.integer("size", size, 1)
+        spec["n_test"] = whole_number("n_test", n_test, 0)
+    side = kind.side if size is None else whole_number("size", size, 1)
     if side not in kind.sizes:
         raise UserError(f"size must be one of {', '.join(map(str, kind.sizes))}, got {side}")
     if side != kind.side:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import UserError
+from ..errors import UserError, whole_number
 from . import _checks as check
 from ._sampling import Examples, common, independent
 from .dataset import Dataset
@@ -36,7 +36,7 @@ def gaussian_mixture(
         clusters: 2 or 4.
         n_test: Number of test examples, drawn independently.
     """
-    if check.integer("clusters", clusters, 1) not in (2, 4):
+    if whole_number("clusters", clusters, 1) not in (2, 4):
         raise UserError(f"clusters must be 2 or 4, got {clusters}")
     axes = 2 if clusters == 4 else 1
     separation = check.real("separation", separation, above=0)

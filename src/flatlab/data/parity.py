@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import UserError
+from ..errors import UserError, whole_number
 from ..randomness import generator
 from . import _checks as check
 from ._sampling import Examples, assemble, common
@@ -33,7 +33,7 @@ def parity(
         exact_test: The test set is the whole cube instead, so that an average over it is the exact
             population value; d ≤ 20.
     """
-    k = check.integer("k", k, 1)
+    k = whole_number("k", k, 1)
     arguments = common(d, n, seed, n_test, d_min=1)
     if k > d:
         raise UserError(f"k must be <= d, got k={k}, d={d}")

@@ -21,19 +21,6 @@ from ..randomness import generator
 Tick = Callable[[int, int | None, float], None]
 
 
-def whole(name: str, value: Any, least: int | None = None) -> int:
-    """Return a whole number as an int, or raise `UserError`; True is no number.
-
-    >>> whole("seed", np.int64(3))
-    3
-    """
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise UserError(f"{name} must be a whole number, got {value!r}")
-    if least is not None and value < least:
-        raise UserError(f"{name} must be >= {least}, got {value!r}")
-    return int(value)
-
-
 @dataclass(frozen=True)
 class Budget:
     """A limit for each measure: seconds, products with a matrix (or gradients), or both."""

@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError
+from ..errors import UserError, whole_number
 from ..problem import Problem
 from . import Budget as Budget
 from . import Card, Effort, Measure, Reading, Readings
 from .catalogue import Chosen as Chosen
 from .catalogue import choose as choose
 from .contract import settings_of
-from .effort import Tick, whole
+from .effort import Tick
 from .eigenvalues import LambdaMax, Memory
 from .rescaling import rescale as rescale
 
@@ -73,7 +73,7 @@ def measure(
         skip: Leave out measures that do not apply to this model, with the reason in `.skipped`,
             instead of raising.
     """
-    chosen, limit, seed = choose(measures), Budget.of(budget), whole("seed", seed)
+    chosen, limit, seed = choose(measures), Budget.of(budget), whole_number("seed", seed)
     with torch.random.fork_rng(devices=[]):
         subject = Subject.of(
             model, loss, data, mode=mode, params=params, dtype=dtype, batch_size=batch_size,

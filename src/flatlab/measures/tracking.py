@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError
+from ..errors import UserError, whole_number
 from . import Budget, Readings
-from .effort import whole
 from .eigenvalues import Memory
 from .measuring import Chosen, Subject, choose, read_all, require_rereadable
 
@@ -63,19 +62,19 @@ class Tracker:
         skip: bool = False,
     ):
         require_rereadable(data)
-        self.measures, self.every = choose(measures), whole("every", every, least=1)
+        self.measures, self.every = choose(measures), whole_number("every", every, least=1)
         self.loss, self.data, self.skip = loss, data, skip
         self.options: dict[str, Any] = {
             "mode": mode, "params": params, "dtype": dtype, "reference": reference,
         }  # fmt: skip
-        self.seed, self.budget = whole("seed", seed), Budget.of(budget)
+        self.seed, self.budget = whole_number("seed", seed), Budget.of(budget)
         self.rows: list[dict[str, float]] = []
         self.readings: list[tuple[int, Readings]] = []
         self._memories = {name: Memory() for name in self.measures}
 
     def __call__(self, model: nn.Module, step: int) -> Readings | None:
         """Measure if it is time; return the readings, or None."""
-        if whole("step", step, least=0) % self.every:
+        if whole_number("step", step, least=0) % self.every:
             return None
         if self.loss is None or self.data is None:
             raise UserError("a Tracker in a loop of your own needs loss= and data=")

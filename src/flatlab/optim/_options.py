@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import torch
@@ -38,18 +38,6 @@ def not_negative(name: str, value: Any) -> float:
     if not 0 <= found < float("inf"):
         raise UserError(f"{name} must be a finite number >= 0, got {value!r}")
     return found
-
-
-def whole_number(name: str, value: Any, least: int = 1) -> int:
-    """Return a whole number of at least `least`; refuse anything else.
-
-    >>> whole_number("k", True)
-    Traceback (most recent call last):
-    flatlab.errors.UserError: k must be a whole number >= 1, got True
-    """
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise UserError(f"{name} must be a whole number >= {least}, got {value!r}")
-    return int(value)
 
 
 def module(value: Any, remedy: str) -> nn.Module:

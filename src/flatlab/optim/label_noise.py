@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from ..errors import UserError
-from ._options import not_negative, whole_number
+from ..errors import UserError, whole_number
+from ._options import not_negative
 from .wrapper import Base, Optimizer, WrappedOptimizer
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch.optim.optimizer import ParamsT
 
+from ..errors import whole_number
 from . import _foreach as foreach
-from ._options import not_negative, whole_number
+from ._options import not_negative
 from .ascent import Climb
 from .sam import SAM
 from .wrapper import Base, Optimizer
@@ -44,7 +45,7 @@ class LookSAM(SAM):
         alpha: float = 0.7,
         **options: Any,
     ):
-        alpha, k = not_negative("alpha", alpha), whole_number("k", k)
+        alpha, k = not_negative("alpha", alpha), whole_number("k", k, least=1)
         super().__init__(params, base, rho, normalised=True, **options)
         self.k, self.alpha = k, alpha
         self._counters["steps"] = 0

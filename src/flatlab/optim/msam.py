@@ -11,10 +11,10 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 from torch.optim.optimizer import ParamsT
 
-from ..errors import UserError
+from ..errors import UserError, whole_number
 from . import _foreach as foreach
 from ._mean_loss import Loss, check_mean, scalar
-from ._options import module, not_negative, whole_number
+from ._options import module, not_negative
 from .passes import Noise, frozen_batchnorm
 from .wrapper import Base, Optimizer, WrappedOptimizer, adversary
 
@@ -68,8 +68,8 @@ class MSAM(WrappedOptimizer):
             raise UserError(
                 f"loss must be a function of output and target, got {type(loss).__name__}"
             )
-        m = whole_number("m", m)
-        chunk = None if chunk is None else whole_number("chunk", chunk)
+        m = whole_number("m", m, least=1)
+        chunk = None if chunk is None else whole_number("chunk", chunk, least=1)
         if method not in ("auto", "vmap", "loop"):
             raise UserError(f"unknown method {method!r}: allowed: auto, loop, vmap")
         chosen = [p for p in model.parameters() if p.requires_grad] if params is None else params

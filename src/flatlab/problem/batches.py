@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import numbers
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import IterableDataset, default_collate
 
 from ..data import Dataset
-from ..errors import FlatlabError, UserError, in_words
+from ..errors import FlatlabError, UserError, in_words, whole_number
 from ..randomness import generator
 from .fingerprint import same_examples
 from .loaders import undisturbed
@@ -39,7 +38,7 @@ def batches_of(data: Any, batch_size: int | None) -> list[Batch]:
     passes give the same examples in some order: with random augmentation there is no fixed function
     to measure.
     """
-    size = _size(batch_size)
+    size = None if batch_size is None else whole_number("batch_size", batch_size, least=1)
     if isinstance(data, Dataset):
         data = (torch.tensor(data.x_train), torch.tensor(data.y_train))
     if _is_pair(data):
@@ -117,15 +116,6 @@ def joined(batches: Sequence[Batch], most: int | None) -> list[Batch]:
                                           torch.cat([y for _, y in group]))
         for group in groups
     ]  # fmt: skip
-
-
-def _size(batch_size: Any) -> int | None:
-    if batch_size is None:
-        return None
-    whole = isinstance(batch_size, numbers.Integral) and not isinstance(batch_size, bool)
-    if not whole or int(batch_size) < 1:
-        raise UserError(f"batch_size must be a whole number >= 1 or None, got {batch_size!r}")
-    return int(batch_size)
 
 
 def _read(loader: Iterable[Any]) -> list[Batch]:

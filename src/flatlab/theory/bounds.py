@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data import Dataset
-from ..errors import UserError
+from ..errors import UserError, whole_number
 
 Array = NDArray[np.float64]
 
@@ -117,8 +117,7 @@ def logistic_floor(
 
 
 def _floor(data: Dataset, squared_norms: Array, depth: int) -> float:
-    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 2:
-        raise UserError(f"depth must be a whole number >= 2, got {depth!r}")
+    whole_number("depth", depth, least=2)
     size = np.abs(data.y_train) ** (2 * (depth - 1) / depth)
     return float(2 * np.mean(depth * size * squared_norms ** (1 / depth)))
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..data import cube
-from ..errors import UserError
+from ..errors import UserError, whole_number
 from ..randomness import generator
 
 Array = NDArray[np.float64]
@@ -121,8 +121,7 @@ def path_norm_ball(
     n, d = points.shape
     if isinstance(C, bool) or not isinstance(C, int | float) or not (0 < C < math.inf):
         raise UserError(f"C must be > 0 and finite, got {C!r}")
-    if isinstance(restarts, bool) or not isinstance(restarts, int) or restarts < 1:
-        raise UserError(f"restarts must be a whole number >= 1, got {restarts!r}")
+    whole_number("restarts", restarts, least=1)
     rng = generator(0, "rademacher") if rng is None else rng
     plane = d <= 2
     enumerated = draws is None and plane and n <= ENUMERATED
@@ -191,8 +190,7 @@ def _mean(values: Array, enumerated: bool) -> tuple[float, float]:
 
 
 def _drawn(draws: int, n: int, rng: np.random.Generator | None) -> Array:
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 2:
-        raise UserError(f"draws must be a whole number >= 2, got {draws!r}")
+    whole_number("draws", draws, least=2)
     rng = generator(0, "rademacher") if rng is None else rng
     return rng.choice([-1.0, 1.0], size=(draws, n))
 

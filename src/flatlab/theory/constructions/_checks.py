@@ -11,13 +11,6 @@ from ...data import Dataset
 from ...errors import UserError
 
 
-def at_least(name: str, value: object, bound: int) -> int:
-    """Return a whole number that is large enough."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < bound:
-        raise UserError(f"{name} must be a whole number >= {bound}, got {value!r}")
-    return int(value)
-
-
 def positive(name: str, value: object) -> float:
     """Return a finite number > 0."""
     good = isinstance(value, numbers.Real) and not isinstance(value, bool)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ...data import Dataset
-from ...errors import UserError
+from ...errors import UserError, whole_number
 from ...models import Params, TwoLayer
 from ..solution import Solution
-from ._checks import at_least, positive, require_xor
+from ._checks import positive, require_xor
 from .generalising import SIGNS
 from .memorising import padded
 
@@ -30,7 +30,7 @@ def xor_batch_norm(
         balanced: Whether |γ| = |W2|, which minimises the trace; otherwise γ = 1 as in the proof.
     """
     require_xor(data, "xor_batch_norm")
-    width, scale = at_least("width", width, 4), positive("scale", scale)
+    width, scale = whole_number("width", width, 4), positive("scale", scale)
     share = np.array([np.mean(np.all(data.x_train[:, :2] == sign, 1)) for sign in SIGNS])
     if share.min() == 0:
         raise UserError("xor_batch_norm needs training points in every quadrant of (x1, x2)")

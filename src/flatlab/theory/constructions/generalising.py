@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data import Dataset
-from ...errors import UserError
+from ...errors import UserError, whole_number
 from ...models import Params, TwoLayer
 from ..geometry import separate
 from ..solution import Array, Solution
-from ._checks import at_least, common_norm, positive, require_xor
+from ._checks import common_norm, positive, require_xor
 from .memorising import memorising, padded
 
 SIGNS = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
@@ -37,7 +37,7 @@ def four_neurons(data: Dataset, r: float | None = None, width: int = 4) -> Solut
         width: Neurons, at least 4; the others are dead.
     """
     require_xor(data, "four_neurons")
-    width = at_least("width", width, 4)
+    width = whole_number("width", width, 4)
     r = (data.d + 1) ** 0.25 if r is None else positive("r", r)
     params: Params = {"W1": np.zeros((width, data.d))}
     params["W1"][:4, :2] = r * SIGNS

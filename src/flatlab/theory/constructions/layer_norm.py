@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...data import Dataset
+from ...errors import whole_number
 from ...models import Params, TwoLayer
 from ..geometry import require_extreme
 from ..solution import Solution
-from ._checks import at_least, positive, require_xor
+from ._checks import positive, require_xor
 from .generalising import SIGNS
 from .memorising import padded, require_labels, spike_widths, spikes
 
@@ -43,7 +44,7 @@ def layer_norm_memorising(
     """
     if not zero_labels:
         require_labels(data)
-    width = at_least("width", data.n if width is None else width, data.n)
+    width = whole_number("width", data.n if width is None else width, data.n)
     ln_epsilon = positive("ln_epsilon", ln_epsilon)
     found = require_extreme(data.x_train)
     widths = spike_widths(data, found, delta)
@@ -72,7 +73,7 @@ def layer_norm_four_neurons(data: Dataset, ln_epsilon: float = 1e-3, width: int 
         width: Neurons, at least 4; the others are dead.
     """
     require_xor(data, "layer_norm_four_neurons")
-    width = at_least("width", width, 4)
+    width = whole_number("width", width, 4)
     ln_epsilon = positive("ln_epsilon", ln_epsilon)
     params: Params = {"W1": np.zeros((width, data.d))}
     params["W1"][:4, :2] = 2 * ln_epsilon * SIGNS

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...data import Dataset
-from ...errors import UserError, numbers_in_words
+from ...errors import UserError, numbers_in_words, whole_number
 from ...models import Deep, Params, TwoLayer
 from ..geometry import Separation, require_extreme
 from ..solution import Array, Solution
-from ._checks import at_least, positive
+from ._checks import positive
 
 # Required relative accuracy of the activations at training points.
 PRECISION = 1e-7
@@ -39,8 +39,8 @@ def memorising(
             point; on the cube half the smallest margin of the whole cube, 2/√d, so that f = 0 at
             every other point of the cube.
     """
-    depth = at_least("depth", depth, 2)
-    width = at_least("width", data.n if width is None else width, data.n)
+    depth = whole_number("depth", depth, 2)
+    width = whole_number("width", data.n if width is None else width, data.n)
     found = require_extreme(data.x_train)
     require_labels(data)
     widths = spike_widths(data, found, epsilon)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ...data import Dataset
-from ...errors import UserError
+from ...errors import UserError, whole_number
 from ...models import Params, TwoLayer
 from ..solution import Solution
-from ._checks import at_least, require_xor
+from ._checks import require_xor
 from .balancing import balanced
 from .memorising import padded, require_labels
 
@@ -27,7 +27,7 @@ def no_bias_xor(data: Dataset, epsilon: float = 0.01, width: int = 4) -> Solutio
         width: Neurons, at least 4; the others are zero.
     """
     require_xor(data, "no_bias_xor")
-    width = at_least("width", width, 4)
+    width = whole_number("width", width, 4)
     if not 0 <= epsilon < 1:
         raise UserError(f"epsilon must lie in [0, 1), got {epsilon!r}")
     params: Params = {"W1": np.zeros((width, data.d))}

@@ -9,12 +9,11 @@ import numpy as np
 
 from ...measures.average_sharpness import AverageSharpness
 from ...measures.keskar import Keskar
-from ...measures.measuring import measure
 from ...measures.sam_sharpness import SamSharpness
 from ...models import TwoLayer
 from ...theory.solution import Array
 from ..contract import Line, Trial, above, at_least, at_most, claim, equal, near_zero, slope
-from ..instances import Quadratic, random_data, random_interpolator
+from ..instances import Quadratic, measured, random_data, random_interpolator, reading
 
 
 @claim(
@@ -60,9 +59,7 @@ def worst_and_expected(trial: Trial) -> Iterator[Line]:
     radii, errors = (0.03, 0.01, 0.003, 0.001), []
     for rho in radii:
         worst = SamSharpness(rho=rho, steps=100, restarts=3)
-        found = measure(net.module, "mse", data, worst, seed=trial.seed, progress=False)
-        (reading,) = found.values()
-        errors.append(abs(2 * float(reading.value) / rho**2 / top - 1))
+        errors.append(abs(2 * reading(worst, net, trial.seed) / rho**2 / top - 1))
     yield near_zero("tanh, p=60, n=8: |2 max ΔL/ρ²/λ_max − 1| at ρ = 0.001", errors[-1], 0.002)
     yield at_most(
         "that error over ρ, largest over ρ = 0.03 … 0.001",
@@ -70,11 +67,11 @@ def worst_and_expected(trial: Trial) -> Iterator[Line]:
         1.0,
     )
     sigma = 0.001
-    mean = AverageSharpness(sigma=sigma, tolerance=0.04, max_products=2000)
-    (reading,) = measure(net.module, "mse", data, mean, seed=trial.seed, progress=False).values()
+    average = AverageSharpness(sigma=sigma, tolerance=0.04, max_products=2000)
+    mean = measured(average, net, trial.seed)
     yield at_most(
         "|E ΔL − ½ρ² Tr| at ρ = 0.001, in standard errors",
-        abs(float(reading.value) - sigma**2 * trace / 2) / float(reading.stderr),
+        abs(float(mean.value) - sigma**2 * trace / 2) / float(mean.stderr),
         4.5,
     )
     yield above("Tr over λ_max: the two measures differ", trace / top, 1.05)
@@ -109,23 +106,17 @@ def box_and_ball(trial: Trial) -> Iterator[Line]:
     H, epsilon = _random_psd(rng, p), 1e-3
     model = Quadratic(np.zeros(p), H)
     search = Keskar(epsilon=epsilon, restarts=40, iterations=30)
-    (reading,) = measure(
-        model, Quadratic.loss, Quadratic.data, search, seed=trial.seed, progress=False
-    ).values()
     exact = epsilon**2 / 2 * factor(H) * float(np.linalg.eigvalsh(H)[-1])
     yield equal(
         "flatlab's Keskar sharpness of one H over the largest corner",
-        float(reading.value) / 100 / exact,
+        reading(search, model, trial.seed) / 100 / exact,
         1.0,
         rel=1e-6,
     )
     ball = SamSharpness(rho=epsilon, steps=2000, restarts=3)
-    (reading,) = measure(
-        model, Quadratic.loss, Quadratic.data, ball, seed=trial.seed, progress=False
-    ).values()
     yield equal(
         "its sharpness in the ball over ½ε²λ_max",
-        2 * float(reading.value) / epsilon**2 / float(np.linalg.eigvalsh(H)[-1]),
+        2 * reading(ball, model, trial.seed) / epsilon**2 / float(np.linalg.eigvalsh(H)[-1]),
         1.0,
         rel=1e-6,
     )

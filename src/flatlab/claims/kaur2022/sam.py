@@ -10,14 +10,13 @@ import torch
 from scipy.optimize import brentq, minimize_scalar
 
 from ...losses import Loss
-from ...measures.measuring import measure
 from ...measures.sam_sharpness import SamSharpness
 from ...models import TwoLayer
 from ...optim import SAM
 from ...problem import Problem
 from ...theory.solution import Array
 from ..contract import Line, Trial, at_least, at_most, claim, equal, near_zero, printed, slope
-from ..instances import Quadratic, random_data, random_network
+from ..instances import Quadratic, random_data, random_network, reading
 
 
 def largest_rise(g: Array, H: Array, rho: float) -> tuple[float, Array]:
@@ -103,15 +102,8 @@ def at_a_minimum(trial: Trial) -> Iterator[Line]:
         H = root @ root.T
         top = float(np.linalg.eigvalsh(H)[-1])
         climb = SamSharpness(rho=rho, steps=5000, restarts=3)
-        (reading,) = measure(
-            Quadratic(np.zeros(p), H),
-            Quadratic.loss,
-            Quadratic.data,
-            climb,
-            seed=trial.seed,
-            progress=False,
-        ).values()
-        worst = max(worst, abs(2 * float(reading.value) / rho**2 / top - 1))
+        rise = reading(climb, Quadratic(np.zeros(p), H), trial.seed)
+        worst = max(worst, abs(2 * rise / rho**2 / top - 1))
         points = rng.normal(size=(1000, p))
         points *= rho / np.linalg.norm(points, axis=1, keepdims=True)
         rises = np.einsum("ki,ij,kj->k", points, H, points) / 2
@@ -162,17 +154,10 @@ def upper_bound(trial: Trial) -> Iterator[Line]:
         largest_rise(g, H, 0.5)[0] / bound(g, H, 0.5),
         1.0,
     )
-    (reading,) = measure(
-        Quadratic(g + 0.1, H),
-        Quadratic.loss,
-        Quadratic.data,
-        SamSharpness(rho=0.5, steps=3000, restarts=3),
-        seed=trial.seed,
-        progress=False,
-    ).values()
+    climb = SamSharpness(rho=0.5, steps=3000, restarts=3)
     yield equal(
         "flatlab's ascent in the ball over the exact maximum",
-        float(reading.value) / largest_rise(g + 0.1, H, 0.5)[0],
+        reading(climb, Quadratic(g + 0.1, H), trial.seed) / largest_rise(g + 0.1, H, 0.5)[0],
         1.0,
         rel=1e-6,
     )

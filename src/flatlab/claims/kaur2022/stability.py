@@ -10,7 +10,6 @@ import torch
 
 from ...data import xor
 from ...measures.eigenvalues import LambdaMax
-from ...measures.measuring import measure
 from ...models import TwoLayer
 from ...problem import Problem
 from ...theory.solution import Array, Solution
@@ -27,14 +26,12 @@ from ..contract import (
     near_zero,
     slope,
 )
-from ..instances import random_data, random_interpolator
+from ..instances import random_data, random_interpolator, reading
 
 
 def lambda_max(net: Solution) -> float:
     """Return λ_max of the squared error by the Lanczos method."""
-    found = measure(net.module, "mse", net.data, LambdaMax(tolerance=1e-7), progress=False)
-    (reading,) = found.values()
-    return float(reading.value)
+    return reading(LambdaMax(tolerance=1e-7), net)
 
 
 @claim(

@@ -7,9 +7,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from ...data import Dataset, from_arrays
-from ...measures import Effort, Measure
 from ...models.chains import TwoLayer
-from ...problem import Problem
 from ...theory.constructions.balancing import balanced
 from ...theory.solution import Solution
 
@@ -20,13 +18,7 @@ def seed_of(rng: np.random.Generator) -> int:
     return int(rng.integers(2**31))
 
 
-def reading(measure: Measure, solution: Solution) -> float:
-    """Return the value of one of flatlab's measures for a network."""
-    problem = Problem(solution.module, "mse", solution.data)
-    return float(measure.read(problem, Effort(0)).value)
-
-
-def random_network(
+def uneven_network(
     rng: np.random.Generator, data: Dataset, width: int, spread: float = 1.0
 ) -> Solution:
     """Return a random network without bias whose neurons have very different sizes."""

@@ -11,7 +11,6 @@ from ...data import Dataset, complete, cube, xor
 from ...models import TwoLayer
 from ...theory.constructions import xor_batch_norm
 from ...theory.solution import Array, Solution
-from .._search import random_networks
 from ..contract import (
     Line,
     Trial,
@@ -26,6 +25,7 @@ from ..contract import (
     slope,
     true,
 )
+from ..instances import random_networks
 
 
 def _largest_ratio(data: Dataset, rng: np.random.Generator, starts: int, steps: int) -> float:

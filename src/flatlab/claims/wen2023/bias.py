@@ -13,7 +13,6 @@ from ...theory.constructions import circle_as_printed, circle_steps, finite_labe
 from ...theory.geometry import separate
 from ...theory.predicates import interpolates, is_extreme
 from ...theory.solution import Array, Solution
-from .._search import lowest, point_norms, random_networks
 from ..contract import (
     Line,
     Trial,
@@ -29,6 +28,7 @@ from ..contract import (
     slope,
     true,
 )
+from ..instances import lowest, point_norms, random_networks
 
 LABELS = np.array([1.0, -2.0, 0.5, 1.5, -1.0])
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...data import ball
-from ...measures.measuring import measure
 from ...measures.path_norm import PathNorm
 from ...models import TwoLayer
 from ...theory.solution import Solution
@@ -22,6 +21,7 @@ from ..contract import (
     not_checkable,
     true,
 )
+from ..instances import reading
 
 fig1 = by_experiment(
     "wen2023.fig1",
@@ -139,8 +139,7 @@ def ball_target(trial: Trial) -> Iterator[Line]:
     )
     gap = np.max(np.abs(net.outputs(data.x_test) - data.y_test))
     yield near_zero("largest |f − y| on 2,000 drawn points, d=10", gap, 1e-12)
-    (norm,) = measure(net.module, "mse", data, PathNorm(), progress=False).values()
-    yield equal("its path norm", float(norm.value), 4.0)
+    yield equal("its path norm", reading(PathNorm(), net), 4.0)
     yield at_most("largest ‖x‖²/d of them", np.max(np.sum(data.x_test**2, 1)) / 10, 1.0)
 
 

@@ -14,8 +14,8 @@ from ...theory.bounds import layer_norm_floor
 from ...theory.constructions import layer_norm_memorising
 from ...theory.predicates import interpolates
 from ...theory.solution import Solution
-from .._search import lowest, point_norms, random_networks
 from ..contract import Line, Trial, at_least, below, claim, equal, near_zero, printed, true
+from ..instances import lowest, point_norms, random_networks
 
 
 @claim(

@@ -32,14 +32,14 @@ from ..contract import (
     slope,
     true,
 )
+from ..instances import reading
 from ._no_bias_networks import (
     extreme_powers,
     flattest,
     gaussian,
-    random_network,
-    reading,
     seed_of,
     teacher_of,
+    uneven_network,
 )
 
 Array = NDArray[np.float64]
@@ -141,7 +141,7 @@ def lem_a4(trial: Trial) -> Iterator[Line]:
     data = gaussian(rng, 30, 6)
     moved, off, least = 0.0, 0.0, math.inf
     for _ in range(trial.size(60, 600)):
-        network = random_network(rng, data, 8)
+        network = uneven_network(rng, data, 8)
         even = norm_balanced(network)
         f = network.outputs()
         moved = max(moved, float(np.abs(even.outputs() - f).max() / np.abs(f).max()))
@@ -213,7 +213,7 @@ def lem_a11(trial: Trial) -> Iterator[Line]:
     """The formula against the dense Hessian, and the ratio over random and chosen networks."""
     rng = trial.rng("lemA.11")
     data = xor(d=6, n=40, seed=seed_of(rng), n_test=0)
-    network = random_network(rng, data, 8, spread=0.3)
+    network = uneven_network(rng, data, 8, spread=0.3)
     fitted = Solution(network.arch, network.params, from_arrays(data.x_train, network.outputs()))
     h = fitted.hidden()[0]
     outer = np.sum(fitted.params["W2"] ** 2 * (h > 0) * 6.0) * 2 / 40
@@ -225,7 +225,7 @@ def lem_a11(trial: Trial) -> Iterator[Line]:
     data = xor(d=10, n=200, seed=seed_of(rng), n_test=0)
     ratios = []
     for index in range(trial.size(60, 600)):
-        network = random_network(rng, data, 12)
+        network = uneven_network(rng, data, 12)
         if index % 2:
             network.params["W1"][:, 2:] *= rng.random((12, 8)) < 0.2
         ratios.append(network.trace / reading(WeightedNorm(), network))

@@ -13,7 +13,6 @@ from ...theory.constructions import four_neurons, memorising
 from ...theory.interpolators import flattened, random_interpolators
 from ...theory.predicates import is_extreme, is_memorising
 from ...theory.solution import Array, Solution
-from .._search import point_norms
 from ..contract import (
     Line,
     Trial,
@@ -29,6 +28,7 @@ from ..contract import (
     slope,
     true,
 )
+from ..instances import point_norms
 
 
 @claim(

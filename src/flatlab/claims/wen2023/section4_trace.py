@@ -11,7 +11,6 @@ from ...models import TwoLayer
 from ...theory.constructions import four_neurons, memorising
 from ...theory.interpolators import random_interpolators
 from ...theory.solution import Solution
-from .._search import lowest, point_norms, random_networks
 from ..contract import (
     Line,
     Trial,
@@ -22,6 +21,7 @@ from ..contract import (
     near_zero,
     printed,
 )
+from ..instances import lowest, point_norms, random_networks
 
 
 @claim(

@@ -10,7 +10,6 @@ import torch
 from ...data import from_arrays
 from ...losses import Loss
 from ...measures.average_sharpness import AverageSharpness
-from ...measures.measuring import measure
 from ...models import TwoLayer
 from ...optim import SAM
 from ...theory.solution import Array, Solution
@@ -26,7 +25,7 @@ from ..contract import (
     shown,
     slope,
 )
-from ..instances import random_data, random_interpolator
+from ..instances import measured, random_data, random_interpolator
 
 
 @claim(
@@ -60,18 +59,11 @@ def gaussian(trial: Trial) -> Iterator[Line]:
     errors = [abs(float(np.mean(rises[rho] - quadratic))) for rho in radii]
     yield slope("exponent of the error over ρ = 0.02, 0.01, 0.005, 0.0025", radii, errors, near=2.0)
     sigma = 0.005
-    found = measure(
-        net.module,
-        "mse",
-        data,
-        AverageSharpness(sigma=sigma, tolerance=0.02, max_products=2000),
-        seed=trial.seed,
-        progress=False,
-    )
-    (reading,) = found.values()
+    average = AverageSharpness(sigma=sigma, tolerance=0.02, max_products=2000)
+    found = measured(average, net, trial.seed)
     yield at_most(
         "|2 S_σ/σ² − Tr| of flatlab's average sharpness, in its standard errors",
-        abs(float(reading.value) - trace * sigma**2 / 2) / float(reading.stderr),
+        abs(float(found.value) - trace * sigma**2 / 2) / float(found.stderr),
         4.5,
     )
 

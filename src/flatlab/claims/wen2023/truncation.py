@@ -13,7 +13,8 @@ from ...measures.path_norm import PathNorm
 from ...models.chains import TwoLayer
 from ...theory.solution import Solution
 from ..contract import Line, Trial, above, at_least, at_most, claim, near_zero, printed
-from ._no_bias_networks import gaussian, random_network, reading, seed_of, teacher_of
+from ..instances import reading
+from ._no_bias_networks import gaussian, seed_of, teacher_of, uneven_network
 
 Array = NDArray[np.float64]
 
@@ -77,7 +78,7 @@ def truncation(trial: Trial) -> Iterator[Line]:
     pair = sides(np.array([1.02]), np.array([-1.02]), 1.7, 1.0, 2.0)
     yield printed(at_most("left side at f = 0.6c, y = −0.6c, c = 1.7", pair[0][0], pair[1][0]))
     data = gaussian(rng, 1, 5, 20_000)
-    network, teacher = random_network(rng, data, 6, 0.3), teacher_of(data)
+    network, teacher = uneven_network(rng, data, 6, 0.3), teacher_of(data)
     c = 2 * float(np.abs(teacher.outputs(data.x_test)).max())
     for name, f, cutoff in (
         ("a random network", network.outputs(data.x_test), 1.7),
@@ -100,7 +101,7 @@ def fbound(trial: Trial) -> Iterator[Line]:
     sizes = np.linalg.norm(data.x_train, axis=1)
     ratios = []
     for _ in range(trial.size(200, 2000)):
-        network = random_network(rng, data, int(rng.integers(1, 10)))
+        network = uneven_network(rng, data, int(rng.integers(1, 10)))
         path = reading(PathNorm(), network)
         ratios.append(float(np.max(np.abs(network.outputs()) / (path * sizes))))
     yield at_most(f"largest |f|/(Σ|a_j|‖w_j‖‖x‖), {len(ratios)} random networks, 200 inputs, d = 8",

@@ -18,7 +18,6 @@ import pytest
 from flatlab.data import Dataset
 from flatlab.engine import evaluate, predict
 from flatlab.engine.evaluate import outputs_and_curvature
-from flatlab.engine.layout import last_layer
 from flatlab.losses import Loss
 from flatlab.models import Deep, TwoLayer
 
@@ -75,14 +74,14 @@ def random_params(name):
     rng = np.random.default_rng(11)
     params = {key: rng.normal(size=shape) for key, shape in arch.shapes(D).items()}
     scale = 3 / np.std(oracle.outputs(arch, params, DATA))
-    params[last_layer(arch)] = params[last_layer(arch)] * scale
+    params[arch.last_layer] = params[arch.last_layer] * scale
     return params
 
 
 def interpolating(name, targets):
     """Solve for the output weights: f is linear in them, their features are columns of ∇f."""
     arch, params = ARCHITECTURES[name], dict(random_params(name))
-    last = last_layer(arch)
+    last = arch.last_layer
     features = oracle.jacobian(arch, params, DATA)[:, oracle.columns_of(params, last)]
     params[last] = np.linalg.lstsq(features, targets, rcond=None)[0]
     return params

@@ -13,7 +13,6 @@ from flatlab.theory.interpolators import (
     flattened,
     interpolating,
     last_features,
-    last_layer,
     random_interpolators,
 )
 
@@ -44,7 +43,7 @@ def test_random_networks_interpolate_and_differ(arch):
 @each
 def test_features_times_the_last_layer_are_the_outputs(arch):
     found = random_interpolators(arch, DATA, np.random.default_rng(1), 1)[0]
-    weights = found.params[last_layer(arch)]
+    weights = found.params[arch.last_layer]
     np.testing.assert_allclose(last_features(found) @ weights, found.outputs(), atol=1e-12)
 
 

@@ -12,7 +12,7 @@ from ..models import Architecture, Chain, Params, build
 from ..models.chains import NORM_EPSILON
 from ..randomness import key
 from . import deep, two_layer_active, two_layer_batch, two_layer_single, two_layer_standard
-from .layout import Weights, has_bias, inputs, pack, shares_gamma, unpack
+from .layout import Weights, inputs, pack, shares_gamma, unpack
 from .loading import load
 from .philox import key_words, with_order
 from .room import with_room
@@ -242,7 +242,7 @@ class CompiledTrainer:
         codes = _codes(self.loss, self.arch, phase)
         if _blocked(self.arch, phase):
             train = two_layer_single.kernel(*codes, *_forms(phase))
-            d = self.inputs - has_bias(self.arch)
+            d = self.inputs - self.arch.bias
             data = (self.X, self.y, d, *span, self.block)
             all_codes = np.array([*codes, NORM_RULES[phase.first_layer.norm_rule]])
             return self._call(train, W, a, *data, keys, all_codes, hyper)

@@ -28,6 +28,7 @@ from .scalar import (
     ascent_length,
     descend,
     dot,
+    project,
     shifted,
     slope,
 )
@@ -106,17 +107,6 @@ def _subtract_outer(matrix, left, right, keep, one):
                 row[t] -= c * right[t]
 
 
-@njit(cache=True, fastmath=FAST, inline="always")
-def _project(W, limit, zero):
-    """Scale W to the ball of Frobenius radius `limit`, if it is outside."""
-    flat = W.ravel()
-    squared = dot(flat, flat, zero)
-    if squared > limit * limit:
-        factor = limit / np.sqrt(squared)
-        for t in range(flat.shape[0]):
-            flat[t] *= factor
-
-
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def train_single(W, M, a, X, y, first, last, epoch0, keys, loss, ascent, hyper):
     """Run steps first..last−1 of a phase, one example each; return the diverged one, or −1."""
@@ -158,7 +148,7 @@ def train_single(W, M, a, X, y, first, last, epoch0, keys, loss, ascent, hyper):
             _subtract_outer(M[layer], factor * up_Delta[layer + 1], up_U[layer], keep, one)
         _subtract_outer(W, factor * x, up_Delta[0], keep, one)
         if hyper[MAX_NORM] > zero:
-            _project(W, hyper[MAX_NORM], zero)
+            project(W, hyper[MAX_NORM], zero)
     return -1
 
 
@@ -235,5 +225,5 @@ def train_batch(W, M, a, X, y, first, last, epoch0, batch, keys, loss, ascent, h
         descend(M.ravel(), keep, hyper[LR], G_M.ravel())
         descend(a, keep, hyper[LR], G_a)
         if hyper[MAX_NORM] > zero:
-            _project(W, hyper[MAX_NORM], zero)
+            project(W, hyper[MAX_NORM], zero)
     return -1

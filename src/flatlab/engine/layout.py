@@ -22,32 +22,22 @@ class Weights(NamedTuple):
     beta: Array
 
 
-def has_bias(arch: Chain) -> bool:
-    """Return whether the first layer has a bias."""
-    return arch.bias
-
-
 def shares_gamma(arch: Chain) -> bool:
     """Return whether one γ stands for all neurons; the arrays still have it for each."""
     return arch.gamma == "shared"
 
 
-def last_layer(arch: Chain) -> str:
-    """Return the name of the output weights."""
-    return f"W{arch.depth}"
-
-
 def inputs(arch: Chain, x: ArrayLike, dtype: DTypeLike) -> Array:
     """Return the inputs with a column of ones if the first layer has a bias."""
     x = np.asarray(x)
-    if has_bias(arch):
+    if arch.bias:
         x = np.hstack([x, np.ones((len(x), 1))])
     return np.ascontiguousarray(x, dtype)
 
 
 def pack(arch: Chain, params: Params, dtype: DTypeLike) -> Weights:
     """Copy named parameters into the engine's arrays."""
-    rows = [params["W1"].T, params["b1"][None]] if has_bias(arch) else [params["W1"].T]
+    rows = [params["W1"].T, params["b1"][None]] if arch.bias else [params["W1"].T]
     W = np.ascontiguousarray(np.vstack(rows), dtype)
     m = W.shape[1]
     M = np.empty((arch.depth - 2, m, m), dtype)
@@ -56,18 +46,18 @@ def pack(arch: Chain, params: Params, dtype: DTypeLike) -> Weights:
     gamma, beta = (params.get(name, np.empty(0)).astype(dtype) for name in ("gamma", "beta"))
     if shares_gamma(arch):
         gamma = np.full(m, gamma[0])
-    return Weights(W, M, params[last_layer(arch)].astype(dtype), gamma, beta)
+    return Weights(W, M, params[arch.last_layer].astype(dtype), gamma, beta)
 
 
 def unpack(arch: Chain, weights: Weights) -> Params:
     """Copy the engine's arrays into named parameters; the inverse of `pack`."""
     W, M, a, gamma, beta = weights
-    d = len(W) - has_bias(arch)
+    d = len(W) - arch.bias
     named: Params = {"W1": np.ascontiguousarray(W[:d].T)}
-    if has_bias(arch):
+    if arch.bias:
         named["b1"] = W[d].copy()
     named |= {f"W{layer + 2}": middle.copy() for layer, middle in enumerate(M)}
-    named[last_layer(arch)] = a.copy()
+    named[arch.last_layer] = a.copy()
     if len(gamma):
         named["gamma"] = gamma[: 1 if shares_gamma(arch) else len(gamma)].copy()
     if len(beta):

@@ -88,6 +88,17 @@ def descend(x, keep, lr, y):
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
+def project(W, limit, zero):
+    """Scale W to the ball of Frobenius radius `limit`, if it is outside."""
+    flat = W.ravel()
+    squared = dot(flat, flat, zero)
+    if squared > limit * limit:
+        factor = limit / np.sqrt(squared)
+        for t in range(flat.shape[0]):
+            flat[t] *= factor
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
 def gather(v, momentum, y, decay, x):
     """V ← momentum v + y + decay x, over flat arrays."""
     for t in range(x.shape[0]):

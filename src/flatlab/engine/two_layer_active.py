@@ -35,6 +35,7 @@ from .scalar import (
     descend,
     dot,
     of_gamma,
+    project,
     shifted,
 )
 from .two_layer_batch import gradient_batch_norm
@@ -151,8 +152,5 @@ def train(W, a, gamma, X, y, first, last, epoch0, batch, keys, loss, ascent, rul
         if rules[SHARED] and k > 0:
             gamma[:] = c[0]
         if hyper[MAX_NORM] > zero:
-            flat = W.ravel()
-            squared = dot(flat, flat, zero)
-            if squared > hyper[MAX_NORM] * hyper[MAX_NORM]:
-                W *= hyper[MAX_NORM] / np.sqrt(squared)
+            project(W, hyper[MAX_NORM], zero)
     return -1

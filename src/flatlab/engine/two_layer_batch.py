@@ -45,6 +45,7 @@ from .scalar import (
     dot,
     gather,
     of_gamma,
+    project,
     shifted,
     slope,
 )
@@ -261,8 +262,5 @@ def train(
             if rules[GAMMA] != FIXED:
                 descend(gamma, keep, hyper[LR], G_gamma)
         if hyper[MAX_NORM] > zero:
-            flat = W.ravel()
-            squared = dot(flat, flat, zero)
-            if squared > hyper[MAX_NORM] * hyper[MAX_NORM]:
-                W *= hyper[MAX_NORM] / np.sqrt(squared)
+            project(W, hyper[MAX_NORM], zero)
     return -1

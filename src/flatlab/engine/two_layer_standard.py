@@ -33,6 +33,7 @@ from .scalar import (
     ascent_length,
     descend,
     dot,
+    project,
     shifted,
     slope,
 )
@@ -214,8 +215,5 @@ def train(
         descend(gamma, keep, hyper[LR], G[1])
         descend(beta, keep, hyper[LR], G[2])
         if hyper[MAX_NORM] > zero:
-            flat = W.ravel()
-            squared = dot(flat, flat, zero)
-            if squared > hyper[MAX_NORM] * hyper[MAX_NORM]:
-                W *= hyper[MAX_NORM] / np.sqrt(squared)
+            project(W, hyper[MAX_NORM], zero)
     return -1

@@ -48,6 +48,11 @@ class _Chain(Described):
         """Return name → shape in storage order."""
         raise NotImplementedError
 
+    @property
+    def last_layer(self) -> str:
+        """Name of the output weights."""
+        return [name for name in self.shapes(1) if name.startswith("W")][-1]
+
     def initial(self, d: int, seed: int) -> Params:
         """Draw float64 starting parameters for inputs of dimension d."""
         return _draw(self.shapes(d), self.init, seed)

@@ -12,15 +12,13 @@ import itertools
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..data import Dataset
+from ..data.dataset import Array
 from ..errors import UserError
 from ..models import Chain, Params
 from .solution import Solution
-
-Array = NDArray[np.float64]
 
 RESCALING = 1.0
 """Standard deviation of the logarithm of the random scale of a neuron."""
@@ -57,7 +55,7 @@ def random_interpolators(
             name: rng.normal(size=shape) / np.sqrt(shape[-1])
             for name, shape in arch.shapes(data.d).items()
         }
-        params[last_layer(arch)][:] = 0
+        params[arch.last_layer][:] = 0
         try:
             solution = interpolating(Solution(arch, params, data))
         except UserError:
@@ -85,7 +83,7 @@ def flattened(starts: list[Solution], steps: int = 100) -> list[Solution]:
 
 def interpolating(solution: Solution) -> Solution:
     """Return the network with the least change of its last layer that makes it interpolate."""
-    name, data = last_layer(solution.arch), solution.data
+    name, data = solution.arch.last_layer, solution.data
     features = last_features(solution)
     weights = solution.params[name]
     for _ in range(2):  # the second pass removes the rounding of the first
@@ -99,14 +97,9 @@ def interpolating(solution: Solution) -> Solution:
     return solution.with_params(**{name: weights})
 
 
-def last_layer(arch: Chain) -> str:
-    """Return the name of the output weights."""
-    return f"W{arch.depth}"
-
-
 def last_features(solution: Solution) -> Array:
     """Return the inputs of the last layer, (n, width): the Jacobian of f in its weights."""
-    name, module = last_layer(solution.arch), solution.module
+    name, module = solution.arch.last_layer, solution.module
     others = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     x = torch.tensor(solution.data.x_train)
 
@@ -143,7 +136,7 @@ def _rescaled(solution: Solution, rng: np.random.Generator) -> Solution:
 
 
 def _flattened(start: Solution, steps: int) -> Solution:
-    name, module = last_layer(start.arch), start.module
+    name, module = start.arch.last_layer, start.module
     x, y = torch.tensor(start.data.x_train), torch.tensor(start.data.y_train)
     buffers = dict(module.named_buffers())
     params = {key: p.detach().clone().requires_grad_() for key, p in module.named_parameters()}

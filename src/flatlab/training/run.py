@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
-STATUSES = ("done", "reached", "missed", "diverged", "interrupted")
 OVER = ("done", "reached", "missed", "diverged")
 """Statuses of a run that training it further would not change."""
 Columns = dict[str, np.ndarray]

@@ -11,10 +11,9 @@ between sharpness and generalization, ICML 2023.
 from __future__ import annotations
 
 import copy
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from ..errors import UserError
@@ -25,9 +24,7 @@ from .average_sharpness import Sigma, average_rise
 from .contract import About, Measured
 from .effort import Effort
 from .eigenvalues import Limit, Tolerance
-
-Radius = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(gt=0, le=10_000)]
+from .sam_sharpness import Count, Radius
 
 
 def with_normalised_logits(problem: Problem) -> Problem:

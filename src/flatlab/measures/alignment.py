@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..problem import Problem
-from ..problem.examples import ROOM, factors, pieces, rows, slopes
+from ..problem.examples import ROOM, factors, pieces, rows
+from ..problem.slopes import slopes
 from ..specs import spec
 from .contract import About, Measured
 from .effort import Effort
@@ -33,7 +34,7 @@ def _exact(problem: Problem, effort: Effort) -> Moments:
     """Form all per-example gradients, and products on the shorter side."""
     noise, gram = [], []
     for x, outputs, y in pieces(problem):
-        noise.append(rows(problem, x, slopes(problem, outputs, y)).double())
+        noise.append(rows(problem, x, slopes(problem.loss, outputs, y)).double())
         _, unit = factors(problem, "gram", outputs, y)
         for c in range(unit.shape[2]):
             gram.append(rows(problem, x, unit[:, :, c].reshape(outputs.shape)).double())
@@ -50,8 +51,8 @@ def _exact(problem: Problem, effort: Effort) -> Moments:
 
 def _power(problem: Problem) -> float:
     """Return E‖∂ℓ_i/∂f‖², which is 2L for ℓ = ½‖f − y‖²."""
-    total = sum(float(slopes(problem, f, y).double().square().sum()) for _, f, y in pieces(problem))
-    return total / problem.n
+    found = (slopes(problem.loss, f, y) for _, f, y in pieces(problem))
+    return sum(float(u.double().square().sum()) for u in found) / problem.n
 
 
 @spec

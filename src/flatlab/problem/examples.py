@@ -19,7 +19,7 @@ from ..errors import UserError
 from .ghost import Ghost
 from .losses import first_line
 from .problem import Problem, kernels
-from .slopes import slopes as slopes_of
+from .slopes import slopes
 from .statistics import norms_of
 
 # Rows of Jacobians are computed in pieces of at most this many numbers.
@@ -100,11 +100,6 @@ def pieces(problem: Problem) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         yield from zip(*parts, strict=True)
 
 
-def slopes(problem: Problem, outputs: Tensor, y: Tensor) -> Tensor:
-    """Return ∂ℓ_i/∂f for each example."""
-    return slopes_of(problem.loss, outputs, y)
-
-
 def factors(problem: Problem, kind: str, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Return λ (examples, c) and v (examples, outputs, c) with B_i = Σ_c λ_ic v_ic v_icᵀ.
 
@@ -114,7 +109,7 @@ def factors(problem: Problem, kind: str, outputs: Tensor, y: Tensor) -> tuple[Te
     flat = outputs.detach().flatten(1) if outputs.ndim > 1 else outputs.detach()[:, None]
     n, c = flat.shape
     if kind == "fisher":
-        return torch.ones_like(flat[:, :1]), slopes(problem, outputs, y).reshape(n, c, 1)
+        return torch.ones_like(flat[:, :1]), slopes(problem.loss, outputs, y).reshape(n, c, 1)
     if kind == "gram":
         return torch.ones_like(flat), torch.eye(c).to(flat).expand(n, c, c)
 

@@ -12,12 +12,10 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..data import Dataset
+from ..data.dataset import Array
 from ..errors import UserError, whole_number
-
-Array = NDArray[np.float64]
 
 
 def no_bias_floor(data: Dataset, depth: int = 2) -> float:

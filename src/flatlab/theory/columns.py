@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from ..data import Dataset
+from ..data.dataset import Array
 from ..errors import UserError
 from ..models import Params, TwoLayer
 from .solution import Solution
 
-Array = NDArray[np.float64]
 Family = Literal["no-bias", "bias", "sim-bn"]
 
 TINY = 1e-150

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ..data import Dataset
@@ -31,8 +30,6 @@ from .bounds import batch_norm_xor, bias_floor, no_bias_floor
 from .columns import Family, Neurons
 from .pool import CLOSED, Pool
 from .solution import Solution
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from ..data.dataset import Array
 from ..errors import UserError, numbers_in_words
-
-Array = NDArray[np.float64]
 
 # A margin below this share of the points' size counts as rounding.
 ROUNDING = 1e-12

@@ -6,14 +6,12 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, optimize
 
+from ..data.dataset import Array
 from ..errors import UserError
 from ..randomness import generator
 from .columns import Neurons
-
-Array = NDArray[np.float64]
 
 CLOSED = 1e-9
 """Tolerance for the relative gap, and for the excess of a reduced cost over one."""

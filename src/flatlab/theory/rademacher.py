@@ -10,13 +10,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..data import cube
+from ..data.dataset import Array
 from ..errors import UserError, whole_number
 from ..randomness import generator
-
-Array = NDArray[np.float64]
 
 ENUMERATED = 16
 """Largest n whose 2^n signs are enumerated."""

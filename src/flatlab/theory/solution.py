@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..data import Dataset
+from ..data.dataset import Array as Array
 from ..losses import Loss, as_loss
 from ..models import Chain, Params, build
 from ..models.activations import activated
 
 if TYPE_CHECKING:  # slow to import, and not needed to list the networks
     from torch import Tensor, nn
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from ...data import Dataset, from_arrays
+from ...data.dataset import Array
 from ...models.chains import TwoLayer
 from ...theory.constructions.balancing import balanced
 from ...theory.solution import Solution
-
-Array = NDArray[np.float64]
 
 
 def seed_of(rng: np.random.Generator) -> int:

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigvalsh
 from scipy.stats import binom
 
 from ...data import cube, from_arrays
+from ...data.dataset import Array
 from ...losses import Loss
 from ...models.chains import TwoLayer
 from ...theory.rademacher import finite_class, path_norm_ball
@@ -29,8 +29,6 @@ from ..contract import (
     shown,
     slope,
 )
-
-Array = NDArray[np.float64]
 
 
 @claim(

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import hyp0f1
 
 from ...data import ball, cube, from_arrays, sphere, xor
+from ...data.dataset import Array
 from ...measures.path_norm import PathNorm
 from ...measures.weighted_norm import WeightedNorm
 from ...models.chains import TwoLayer
@@ -41,8 +41,6 @@ from ._no_bias_networks import (
     teacher_of,
     uneven_network,
 )
-
-Array = NDArray[np.float64]
 
 
 @claim(

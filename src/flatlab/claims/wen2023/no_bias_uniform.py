@@ -12,6 +12,7 @@ from scipy.stats import binom
 
 from ...data import cube, sphere
 from ...data.cube import signs
+from ...data.dataset import Array
 from ..contract import (
     Line,
     Trial,
@@ -27,8 +28,6 @@ from ..contract import (
     true,
 )
 from ._no_bias_networks import extreme_powers, seed_of
-
-Array = NDArray[np.float64]
 
 
 def _unit(rng: np.random.Generator, d: int) -> Array:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from ...data import cube
+from ...data.dataset import Array
 from ...theory.rademacher import finite_class
 from ..contract import (
     Line,
@@ -24,7 +25,6 @@ from ..contract import (
     true,
 )
 
-Array = NDArray[np.float64]
 Patterns = NDArray[np.bool_]
 
 

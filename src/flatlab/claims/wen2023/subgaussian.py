@@ -6,15 +6,14 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.special import gammaln, hyp0f1, ive
 
 from ...data import sphere
+from ...data.dataset import Array
 from ..contract import Line, Trial, above, at_most, claim, estimate, near_zero, slope
 from ._no_bias_networks import seed_of
 
-Array = NDArray[np.float64]
 ROOT3 = math.sqrt(3)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...data import sphere
+from ...data.dataset import Array
 from ...losses import Loss
 from ...measures.path_norm import PathNorm
 from ...models.chains import TwoLayer
@@ -15,8 +15,6 @@ from ...theory.solution import Solution
 from ..contract import Line, Trial, above, at_least, at_most, claim, near_zero, printed
 from ..instances import reading
 from ._no_bias_networks import gaussian, seed_of, teacher_of, uneven_network
-
-Array = NDArray[np.float64]
 
 
 @claim(

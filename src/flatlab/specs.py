@@ -120,6 +120,19 @@ def parse_spec(text: str) -> tuple[str, dict[str, Any]]:
     return name, table
 
 
+def spec_text(name: str, fields: Mapping[str, Any]) -> str:
+    """Write a name and plain fields as `parse_spec` reads them.
+
+    >>> spec_text("mlp", {"widths": [100, 100], "init": {"law": "normal"}})
+    'mlp:widths=[100, 100],init.law=normal'
+    """
+    parts: list[str] = []
+    for key, value in fields.items():
+        inner = value.items() if isinstance(value, Mapping) else ()
+        parts += [f"{key}.{k}={v}" for k, v in inner] or [f"{key}={value}"]
+    return f"{name}:{','.join(parts)}" if parts else name
+
+
 def split_options(text: str) -> list[str]:
     """Split at commas that are not inside brackets.
 

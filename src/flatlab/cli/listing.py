@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..models.contract import fields_in_words
-from ..specs import to_dict
+from ..specs import spec_text, to_dict
 from ..training.run import Columns, Run
 from ..training.schedule import Phase
 
@@ -121,7 +120,7 @@ def describe_run(run: Run) -> list[str]:
         f"{run.seconds:.1f} s, seed {config.seed}, {config.dtype}",
         f"arch: {config.arch.describe()}",
         f"data: {dict(config.data)}",
-        f"loss: {fields_in_words(config.loss.name, to_dict(config.loss))}",
+        f"loss: {spec_text(config.loss.name, to_dict(config.loss))}",
         *(f"phase {k}: {_phase(phase)}" for k, phase in enumerate(config.schedule, 1)),
         *(f"note: {note}" for note in run.notes),
         *([f"directory: {run.path}"] if run.path else []),
@@ -135,9 +134,4 @@ def _phase(phase: Phase) -> str:
     name, base = optimizer.pop("name"), dict(optimizer.pop("base", {}))
     base |= {"base": base.pop("name")} if base.get("name") == "adam" else {}
     base.pop("name", None)
-    flat = {**fields, **optimizer, **base}
-    parts = []
-    for key, value in flat.items():
-        inner = value.items() if isinstance(value, dict) else None
-        parts += [f"{key}.{k}={v}" for k, v in inner] if inner else [f"{key}={value}"]
-    return f"{name}:{','.join(parts)}"
+    return spec_text(name, {**fields, **optimizer, **base})

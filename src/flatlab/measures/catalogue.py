@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..errors import UserError, unknown
-from ..specs import parse_spec
+from ..specs import parse_spec, spec_text
 from .adaptive import AdaptiveAverageSharpness, AdaptiveLinfSharpness, AdaptiveSharpness
 from .alignment import Alignment
 from .average_sharpness import AverageSharpness
@@ -175,8 +175,7 @@ def name_of(measure: Measure) -> str:
         ((name, {k: v for k, v in own.items() if usual[k] != v}) for name, usual in kin),
         key=lambda pair: len(pair[1]),
     )
-    listed = ",".join(f"{key}={value}" for key, value in options.items())
-    return f"{name}:{listed}" if listed else name
+    return spec_text(name, options)
 
 
 def _akin(known: Measure, measure: Measure) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..specs import to_dict
+from ..specs import spec_text, to_dict
 
 if TYPE_CHECKING:
     from torch import nn
@@ -74,5 +74,4 @@ class Described:
 
     def describe(self) -> str:
         """Return the spec as the command line takes it: kind:field=value,…."""
-        listed = ",".join(f"{name}={value}" for name, value in to_dict(self).items())
-        return f"{self.kind}:{listed}" if listed else self.kind
+        return spec_text(self.kind, to_dict(self))

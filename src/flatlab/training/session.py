@@ -156,13 +156,9 @@ def run_config(
 
 
 def store_network(
-    arch: Architecture,
-    params: Mapping[str, Any],
-    data: Dataset,
-    start: Mapping[str, Any],
-    out: Path,
-    fresh: bool = False,
-) -> Run:
+    arch: Architecture, params: Mapping[str, Any], data: Dataset, start: Mapping[str, Any],
+    out: Path, fresh: bool = False,
+) -> Run:  # fmt: skip
     """Store a given network as a run of no epochs, in float64; `start` says where it comes from."""
     config = RunConfig(arch=arch, data=data.spec, schedule=(), dtype="float64", start=start)
     return run_config(config, data=data, out=out, fresh=fresh, start=dict(params))

@@ -83,6 +83,8 @@ MISTAKES = [
     (lambda: Phase("sgd", 0.1, 5, until={"accuracy": 0}), "accuracy must be > 0 or left out, got"),
     (lambda: Phase("sgd", 0.1, 5, until={}), "until needs a training accuracy in (0, 1] or a"),
     (lambda: Phase("sgd", 0.1, 5, nesterov=True), "nesterov needs a momentum > 0, got 0"),
+    (lambda: Phase("sgd", 0.1, 5, base="adam"), "'sgd' takes the steps itself and has no base"),
+    (lambda: Phase("sam", 0.1, 5, base=3), "base is a name such as 'sgd', a table or a spec, got"),
     (lambda: Phase("sam", 0.1, 5, base="lbfgs"), "unknown base optimizer 'lbfgs': allowed: adam,"),
     (lambda: Loss("hinge"), "unknown loss 'hinge': allowed: cross_entropy, half_mse, logistic,"),
     (lambda: MLP(widths=(0,)), "widths must be > 0, got 0"),

@@ -208,12 +208,14 @@ def optimizer_of(given: Any, options: Mapping[str, Any]) -> Optimizer:
     if not isinstance(name, str) or name not in OPTIMIZERS:
         raise unknown("optimizer", str(name), OPTIMIZERS)
     own, base, inner = _FIELDS[name], {}, frozenset[str]()
+    if "base" in options and "base" not in own:
+        raise UserError(f"{name!r} takes the steps itself and has no base: drop base")
     if "base" in own:
-        base = {"name": "sgd", **fields.pop("base", {})}
-        base["name"] = kind = options.get("base", base["name"])
-        if kind not in BASES:
-            raise unknown("base optimizer", str(kind), BASES)
-        inner = _FIELDS[kind]
+        base = {"name": "sgd", **_base_table(fields.pop("base", {}))}
+        base |= _base_table(options.get("base", {}))
+        if base["name"] not in BASES:
+            raise unknown("base optimizer", str(base["name"]), BASES)
+        inner = _FIELDS[base["name"]]
     for key, value in options.items():
         if key in own | inner and key != "base":
             (fields if key in own else base)[key] = value
@@ -227,6 +229,17 @@ def optimizer_of(given: Any, options: Mapping[str, Any]) -> Optimizer:
     if base:
         fields["base"] = _made(BASES[base.pop("name")], base)
     return _made(OPTIMIZERS[name], fields)  # type: ignore[no-any-return]
+
+
+def _base_table(given: Any) -> dict[str, Any]:
+    """Read a base optimizer: its name, a table or a spec."""
+    if isinstance(given, SGD | Adam):
+        return plain(given)
+    if isinstance(given, str):
+        return {"name": given}
+    if not isinstance(given, Mapping):
+        raise UserError(f"base is a name such as 'sgd', a table or a spec, got {given!r}")
+    return dict(given)
 
 
 def _made(cls: Any, fields: Mapping[str, Any]) -> Any:

@@ -26,7 +26,7 @@ from .rows import Row, Target, Tell
 
 MOST = Target("ratio", "<=", 1.03)
 ARCH, N, N_TEST, LR, SEED = fl.models.CNN(), 2000, 1000, 0.01, 0
-EPOCHS = {20: 6, 2000: 24}  # batch size → epochs: a few seconds each
+EPOCHS = {20: 15, 2000: 40}  # batch size → epochs: some seconds each
 ROUNDS = 5
 LOG = fl.LogGrid(per_decade=0, regular=2)
 

@@ -84,7 +84,7 @@ class FirstLayer:
 
 
 @spec
-class Variation:
+class StepVariation:
     """Changes of the step itself, for choices that a source leaves unsaid.
 
     Attributes:
@@ -193,7 +193,7 @@ class Phase:
     order: Order | None = None
     until: Until | None = None
     first_layer: FirstLayer = Field(default_factory=FirstLayer)
-    variation: Variation = Field(default_factory=Variation)
+    variation: StepVariation = Field(default_factory=StepVariation)
 
     def __post_init__(self) -> None:
         ascends = self.algorithm in ("sam", "usam")
@@ -287,7 +287,7 @@ def _grouped(given: Mapping[str, Any]) -> dict[str, Any]:
     fields["optimizer"] = optimizer_of(optimizer, options)
     for group, names, cls in (
         ("first_layer", _FIRST_LAYER, FirstLayer),
-        ("variation", _VARIATION, Variation),
+        ("variation", _VARIATION, StepVariation),
     ):
         changes = {names[name]: fields.pop(name) for name in names if name in fields}
         now: Any = fields.get(group) or cls()

@@ -15,8 +15,8 @@ from flatlab.losses import Loss
 from flatlab.models import CNN, MLP, VGG11, Deep, Init, TwoLayer
 from flatlab.specs import digest, from_dict, to_dict
 from flatlab.training.config import RunConfig, Tracked, config_digest, upgraded
-from flatlab.training.optimizers import SAM
 from flatlab.training.optimizers import SGD as SGD_
+from flatlab.training.optimizers import SAMSpec
 from flatlab.training.schedule import FirstLayer, LogGrid, Phase
 
 SGD = {"algorithm": "sgd", "lr": 0.1, "epochs": 1}
@@ -200,7 +200,7 @@ def test_a_phase_survives_plain_values_json_and_toml(phase):
 def test_a_phase_may_be_written_in_groups_or_side_by_side():
     short = Phase("sam", lr=0.1, epochs=3, rho=0.05, weight_decay=0.1, bias_lr=0.2)
     whole = Phase(
-        SAM(rho=0.05, base=SGD_(weight_decay=0.1)), 0.1, 3, first_layer=FirstLayer(bias_lr=0.2)
+        SAMSpec(rho=0.05, base=SGD_(weight_decay=0.1)), 0.1, 3, first_layer=FirstLayer(bias_lr=0.2)
     )
     assert short == whole
     assert (short.rho, short.weight_decay, short.of_bias) == (0.05, 0.1, (0.2, 0.1))

@@ -18,7 +18,7 @@ from rich.text import Text
 from ..report.tables import interval, number, with_intervals
 from ..training.interrupts import noticed
 from .progress import CheckProgress as CheckProgress
-from .progress import JobProgress as _Bars
+from .progress import JobProgress
 from .progress import Waiting as Waiting
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ MEANINGS = {
 }
 
 
-class JobProgress(_Bars):
+class AnsweringProgress(JobProgress):
     """Progress of jobs. That Ctrl-C was heard is said on stderr at once, with or without bars.
 
     A run ends between two chunks, and saves; amid compiling that takes seconds.
     """
 
-    def __enter__(self) -> JobProgress:
+    def __enter__(self) -> AnsweringProgress:
         super().__enter__()
         self.notice = noticed(self._stopping)
         self.notice.__enter__()

@@ -83,7 +83,7 @@ def _run(
 
     if jobs is not None and jobs < 1:
         raise UserError(f"jobs must be >= 1, got {jobs}")
-    with console.JobProgress(quiet=as_json) as progress:
+    with console.AnsweringProgress(quiet=as_json) as progress:
         results = experiments.run(
             ids,
             preset,

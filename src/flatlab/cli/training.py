@@ -64,9 +64,9 @@ def train(
     )
     path = out or Path("results") / "runs" / f"train-{plan.digest()}"
     from ..training.session import run_config
-    from .console import JobProgress
+    from .console import AnsweringProgress
 
-    with JobProgress(quiet=as_json) as progress:
+    with AnsweringProgress(quiet=as_json) as progress:
         progress.update("train", "started", {})
         made = run_config(
             plan,

@@ -10,7 +10,7 @@ from torch.optim.optimizer import ParamsT
 
 from . import _foreach as foreach
 from ._options import not_negative
-from .ascent import AscentOptimizer, Part
+from .ascent import AscentOptimizer, GroupPart
 from .wrapper import Base, Optimizer
 
 
@@ -44,7 +44,7 @@ class ASAM(AscentOptimizer):
         super().__init__(params, base, rho, **options)
         self.eta, self.adapt_bias = eta, adapt_bias
 
-    def _ascend(self, parts: list[Part]) -> None:
+    def _ascend(self, parts: list[GroupPart]) -> None:
         scales = [self._scales(part) for part in parts]
         moves = [list(part.grads) for part in parts]
         for move, scale in zip(moves, scales, strict=True):
@@ -57,7 +57,7 @@ class ASAM(AscentOptimizer):
             factor = foreach.ratio(self._reach(part.group), norm)
             foreach.add_scaled_(part.params, move, factor)
 
-    def _scales(self, part: Part) -> dict[int, Tensor]:
+    def _scales(self, part: GroupPart) -> dict[int, Tensor]:
         """Return T for each rescaled parameter, by its index in the part."""
         places = [k for k, p in enumerate(part.params) if self.adapt_bias or p.ndim > 1]
         if not places:

@@ -19,7 +19,7 @@ from .wrapper import Base, Optimizer, WrappedOptimizer, adversary
 
 
 @dataclass
-class Part:
+class GroupPart:
     """The parameters of one group that have a gradient, and their gradients at θ."""
 
     group: dict[str, Any]
@@ -84,7 +84,7 @@ class AscentOptimizer(WrappedOptimizer):
         self._saved: dict[Tensor, Tensor] = {}
 
     @abstractmethod
-    def _ascend(self, parts: list[Part]) -> None:
+    def _ascend(self, parts: list[GroupPart]) -> None:
         """Add e(θ) to the parameters, in place; the gradients stay as they are."""
 
     def _descent(self, climb: Climb) -> None:
@@ -245,14 +245,14 @@ class AscentOptimizer(WrappedOptimizer):
         for p in self._tensors():
             p.grad = None
 
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[GroupPart]:
         parts = []
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None]
             if any(p.grad.layout != torch.strided for p in params):
                 raise UserError(f"{type(self).__name__} needs dense gradients, got a sparse one")
             if params:
-                parts.append(Part(group, params, [p.grad for p in params]))
+                parts.append(GroupPart(group, params, [p.grad for p in params]))
         if not parts:
             raise UserError("no parameter has a gradient: call loss.backward() before the step")
         return parts

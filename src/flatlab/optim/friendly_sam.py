@@ -11,7 +11,7 @@ from torch.optim.optimizer import ParamsT
 from ..errors import UserError
 from . import _foreach as foreach
 from ._options import not_negative, number
-from .ascent import AscentOptimizer, Climb, Part
+from .ascent import AscentOptimizer, Climb, GroupPart
 from .wrapper import Base, Optimizer
 
 
@@ -50,7 +50,7 @@ class FriendlySAM(AscentOptimizer):
         self.sigma, self.lam = sigma, number(lam)
         self._means: list[Tensor] = []
 
-    def _ascend(self, parts: list[Part]) -> None:
+    def _ascend(self, parts: list[GroupPart]) -> None:
         self._means, directions = [], []
         for part in parts:
             means = self._averages(part.params, part.grads)

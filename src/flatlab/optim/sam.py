@@ -7,7 +7,7 @@ from typing import Any
 from torch.optim.optimizer import ParamsT
 
 from . import _foreach as foreach
-from .ascent import AscentOptimizer, Part
+from .ascent import AscentOptimizer, GroupPart
 from .wrapper import Base, Optimizer
 
 
@@ -49,7 +49,7 @@ class SAM(AscentOptimizer):
         super().__init__(params, base, rho, **options)
         self.normalised = normalised
 
-    def _ascend(self, parts: list[Part]) -> None:
+    def _ascend(self, parts: list[GroupPart]) -> None:
         if self.normalised:
             norm = foreach.norm([g for part in parts for g in part.grads])
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
@@ -74,7 +74,7 @@ BASES: dict[str, type[SGD] | type[Adam]] = {"sgd": SGD, "adam": Adam}
 
 
 @spec
-class SAM:
+class SAMSpec:
     """Ascent of length rho along the batch gradient, then descent from there.
 
     batch_size=1 is 1-SAM, batch_size=m is m-SAM.
@@ -86,7 +86,7 @@ class SAM:
 
 
 @spec
-class USAM:
+class USAMSpec:
     """SAM with the un-normalised ascent rho · gradient."""
 
     rho: Size = 0.0
@@ -95,7 +95,7 @@ class USAM:
 
 
 @spec
-class ASAM:
+class ASAMSpec:
     """SAM with the ascent scaled by the size of each weight (Kwon et al. 2021)."""
 
     rho: Size = 0.5
@@ -106,7 +106,7 @@ class ASAM:
 
 
 @spec
-class GSAM:
+class GSAMSpec:
     """SAM that also descends the surrogate gap (Zhuang et al. 2022)."""
 
     rho: Size = 0.05
@@ -116,7 +116,7 @@ class GSAM:
 
 
 @spec
-class LookSAM:
+class LookSAMSpec:
     """SAM that climbs in every k-th step only (Liu et al. 2022)."""
 
     rho: Size = 0.05
@@ -127,7 +127,7 @@ class LookSAM:
 
 
 @spec
-class FriendlySAM:
+class FriendlySAMSpec:
     """SAM along the part of the gradient that the batch adds to a running mean (Li et al. 2024)."""
 
     rho: Size = 0.05
@@ -138,7 +138,7 @@ class FriendlySAM:
 
 
 @spec
-class MSAM:
+class MSAMSpec:
     """The mean of SAM gradients over groups of m examples of the batch (m-sharpness)."""
 
     rho: Size = 0.05
@@ -161,11 +161,19 @@ class LabelNoise:
     name: ClassVar[str] = "label_noise"
 
 
-Optimizer = SGD | Adam | SAM | USAM | ASAM | GSAM | LookSAM | FriendlySAM | MSAM | LabelNoise
-OPTIMIZERS: dict[str, Any] = {
-    cls.name: cls
-    for cls in (SGD, Adam, SAM, USAM, ASAM, GSAM, LookSAM, FriendlySAM, MSAM, LabelNoise)
-}
+Optimizer = (
+    SGD
+    | Adam
+    | SAMSpec
+    | USAMSpec
+    | ASAMSpec
+    | GSAMSpec
+    | LookSAMSpec
+    | FriendlySAMSpec
+    | MSAMSpec
+    | LabelNoise
+)
+OPTIMIZERS: dict[str, Any] = {cls.name: cls for cls in get_args(Optimizer)}
 _FIELDS = {
     name: frozenset(f.name for f in dataclasses.fields(cls)) for name, cls in OPTIMIZERS.items()
 }
@@ -264,7 +272,7 @@ def make(
     own = {name: value for name, value in dataclasses.asdict(optimizer).items() if name != "base"}
     if isinstance(optimizer, SGD | Adam | LabelNoise):
         return inner
-    if isinstance(optimizer, MSAM):
+    if isinstance(optimizer, MSAMSpec):
         return optim.MSAM(net, loss.torch, params=inner, **own)
     made: torch.optim.Optimizer = optim.OPTIMIZERS[optimizer.name](inner, **own)
     return made

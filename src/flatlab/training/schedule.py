@@ -150,8 +150,8 @@ class Phase:
     """One stretch of training with fixed hyper-parameters.
 
     `Phase("sam", lr=0.01, rho=0.05, batch_size=1, epochs=100)` is short for
-    `Phase(SAM(rho=0.05), lr=0.01, …)`: options of the optimizer and of the groups may be given to
-    the phase by name, here and in `dataclasses.replace`.
+    `Phase(SAMSpec(rho=0.05), lr=0.01, …)`: options of the optimizer and of the groups may be given
+    to the phase by name, here and in `changed`.
 
     With g(θ) the gradient of the batch's mean loss, one step is
 

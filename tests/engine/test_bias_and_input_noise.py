@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from flatlab.models import Deep, Init, TwoLayer
 from flatlab.randomness import key
 from flatlab.training.config import RunConfig
 from flatlab.training.schedule import Phase
+from thinning import thinned
 from trainers import by_engine, by_torch
 
 # 23 points: not a multiple of the block of 20, so that its ragged end is met.
@@ -101,9 +103,9 @@ def test_torch_takes_the_step_written_by_hand(algorithm, fields):
 # By the engine
 
 
-@pytest.mark.parametrize("fields", FIELDS)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("arch", NETWORKS)
+@pytest.mark.parametrize(
+    "arch, algorithm, fields", thinned(itertools.product(NETWORKS, ALGORITHMS, FIELDS))
+)
 def test_engine_equals_autograd(arch, algorithm, fields):
     """The tolerances of `test_contract`: 1e-12 after an epoch, 1e-8 after 200 steps or more."""
     network, phase = NETWORKS[arch], phase_of(algorithm, fields)
@@ -112,9 +114,16 @@ def test_engine_equals_autograd(arch, algorithm, fields):
         assert distance(engine, autograd) < tolerance
 
 
-@pytest.mark.parametrize("batch_size", [1, 5, None])
-@pytest.mark.parametrize("fields", [name for name in FIELDS if "input_noise" not in FIELDS[name]])
-@pytest.mark.parametrize("norm", [None, "layer", "batch"])
+@pytest.mark.parametrize(
+    "norm, fields, batch_size",
+    thinned(
+        itertools.product(
+            [None, "layer", "batch"],
+            [name for name in FIELDS if "input_noise" not in FIELDS[name]],
+            [1, 5, None],
+        )
+    ),
+)
 def test_steps_of_the_bias_in_batches_and_beside_a_norm_limit(norm, fields, batch_size):
     arch = TwoLayer(width=11, norm=norm, init=Init(gamma_scale=1.0))
     for limit in (None, 1.5):

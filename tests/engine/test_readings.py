@@ -16,6 +16,7 @@ from flatlab.models import Deep, Init, TwoLayer
 from flatlab.randomness import key
 from flatlab.training.config import RunConfig
 from flatlab.training.schedule import Phase
+from thinning import thinned
 from trainers import by_engine, by_torch
 
 # 23 points: not a multiple of the block of 20 nor of the batch of 5, so every ragged end is met.
@@ -192,7 +193,7 @@ def test_torch_takes_the_step_that_is_said(reading, network):
 # By the engine
 
 
-@pytest.mark.parametrize("reading, network, batch_size, algorithm", CASES)
+@pytest.mark.parametrize("reading, network, batch_size, algorithm", thinned(CASES))
 def test_engine_equals_autograd(reading, network, batch_size, algorithm):
     """The tolerances of `test_contract`: 1e-12 after an epoch, 1e-8 after many steps."""
     arch, phase = NETWORKS[network], phase_of(reading, batch_size, algorithm)

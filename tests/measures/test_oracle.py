@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -17,9 +18,11 @@ from flatlab.measures.spectrum import Spectrum
 from flatlab.measures.trace import LayerTrace, Trace
 from flatlab.problem import Problem
 from flatlab.problem.certificate import linear_in_each_parameter
+from thinning import thinned
 
 KINDS = ("hessian", "ggn", "fisher", "gram")
 EXACT = 1e-10
+PRODUCT = list(itertools.product(CASES, KINDS))
 # Estimates are tried with the Hessian of every case, and with the other matrices where they differ
 # most; those share all of their code.
 ESTIMATED = [
@@ -39,8 +42,11 @@ def problem(name):
     return Problem(*case.make(), **case.options)
 
 
-def close(outcome, truth):
-    """Exact values agree to 1e-10; bounds hold; estimates lie within five standard errors."""
+def close(outcome, truth, ceiling):
+    """Exact values agree to 1e-10; bounds hold; estimates lie within five standard errors.
+
+    No error bar may be wider than the ceiling, so that a useless one does not pass.
+    """
     scale = float(np.abs(truth).max()) or 1.0
     if outcome.exact:
         allowed = EXACT * scale
@@ -48,11 +54,19 @@ def close(outcome, truth):
         allowed = outcome.stderr + 1e-12 * scale
     else:
         allowed = 5 * np.asarray(outcome.stderr) + 1e-9 * scale
-    return bool((np.abs(np.asarray(outcome.value) - truth) <= allowed).all())
+    narrow = outcome.exact or (np.asarray(outcome.stderr) <= ceiling).all()
+    return bool(narrow and (np.abs(np.asarray(outcome.value) - truth) <= allowed).all())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", CASES)
+def widest(name, kind, probes):
+    """Return twice the standard error of Hutchinson's trace, which is at most √(2/m)‖A‖_F.
+
+    That of any part of the diagonal is no larger.
+    """
+    return 2 * (2 / probes) ** 0.5 * float(matrix(name, kind).norm())
+
+
+@pytest.mark.parametrize("name, kind", thinned(PRODUCT))
 def test_products_are_those_of_the_whole_matrix(name, kind):
     made, truth = problem(name).matrix(kind).dense(), matrix(name, kind)
     assert torch.allclose(made, truth, rtol=0, atol=1e-12 * float(truth.abs().max() + 1))
@@ -63,37 +77,37 @@ def test_the_certificate_knows_networks_linear_in_each_parameter(name):
     assert linear_in_each_parameter(problem(name)) == CASES[name].linear
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name, kind", thinned(PRODUCT))
 def test_trace(name, kind):
     outcome = Trace(matrix=kind).read(problem(name), Effort(0))
-    assert close(outcome, float(matrix(name, kind).trace()))
+    assert close(outcome, float(matrix(name, kind).trace()), widest(name, kind, 100))
     mixed = CASES[name].options.get("mode") == "train"
     assert outcome.exact == (not mixed and (kind != "hessian" or CASES[name].linear)) or (
         outcome.method == "exact, dense"
     )
 
 
-@pytest.mark.parametrize(("name", "kind"), ESTIMATED)
+@pytest.mark.parametrize("name, kind", thinned(ESTIMATED))
 def test_trace_by_probes_and_by_layers(name, kind):
     p, truth = problem(name), matrix(name, kind).diagonal().numpy()
-    assert close(
-        Trace(matrix=kind, method="probes", max_products=100).read(p, Effort(1)), truth.sum()
-    )
+    whole = Trace(matrix=kind, method="probes", max_products=100).read(p, Effort(1))
+    assert close(whole, truth.sum(), widest(name, kind, 100))
     for method in ("auto", "probes"):
         outcome = LayerTrace(matrix=kind, method=method, max_products=100).read(p, Effort(1))
         assert outcome.labels == tuple(p.layers)
-        assert close(outcome, np.array([truth[part].sum() for part in p.layers.values()]))
+        sums = np.array([truth[part].sum() for part in p.layers.values()])
+        assert close(outcome, sums, widest(name, kind, 100))
 
 
-@pytest.mark.parametrize(("name", "kind"), ESTIMATED)
+@pytest.mark.parametrize("name, kind", thinned(ESTIMATED))
 def test_ends_of_the_spectrum(name, kind):
     p, values = problem(name), torch.linalg.eigvalsh(matrix(name, kind)).numpy()
+    ceiling = 1e-3 * np.abs(values).max()  # the measures' usual tolerance
     for measure, truth in (("lambda_max", values[-1]), ("lambda_min", values[0])):
         spec = type(CATALOGUE[measure])(matrix=kind)
-        assert close(spec.read(p, Effort(0)), truth), measure
+        assert close(spec.read(p, Effort(0)), truth, ceiling), measure
     top = type(CATALOGUE["top_k"])(matrix=kind, k=4).read(p, Effort(0))
-    assert close(top, values[::-1][:4])
+    assert close(top, values[::-1][:4], ceiling)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -101,33 +115,31 @@ def test_largest_eigenvalue_of_each_layer(name):
     p, truth = problem(name), matrix(name, "hessian")
     outcome = CATALOGUE["layer_lambda_max"].read(p, Effort(0))
     blocks = [torch.linalg.eigvalsh(truth[part, part])[-1] for part in p.layers.values()]
-    assert close(outcome, np.array(blocks))
+    assert close(outcome, np.array(blocks), 1e-3 * float(torch.linalg.norm(truth, 2)))
 
 
-@pytest.mark.parametrize(("name", "kind"), ESTIMATED)
+@pytest.mark.parametrize("name, kind", thinned(ESTIMATED))
 def test_frobenius_norm(name, kind):
     truth = float(matrix(name, kind).norm())
-    assert close(Frobenius(matrix=kind, max_products=100).read(problem(name), Effort(0)), truth)
-    assert close(
-        Frobenius(matrix=kind, exact_up_to=1, max_products=100).read(problem(name), Effort(2)),
-        truth,
-    )
+    for exact_up_to, seed in ((Frobenius().exact_up_to, 0), (1, 2)):
+        measure = Frobenius(matrix=kind, exact_up_to=exact_up_to, max_products=100)
+        assert close(measure.read(problem(name), Effort(seed)), truth, 0.05 * truth)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name, kind", thinned(PRODUCT))
 def test_diagonal(name, kind):
     truth = matrix(name, kind).diagonal().numpy()
-    assert close(Diagonal(matrix=kind, max_products=30).read(problem(name), Effort(0)), truth)
+    outcome = Diagonal(matrix=kind, max_products=30).read(problem(name), Effort(0))
+    assert close(outcome, truth, widest(name, kind, 30))
 
 
-@pytest.mark.parametrize(("name", "kind"), ESTIMATED)
+@pytest.mark.parametrize("name, kind", thinned(ESTIMATED))
 def test_diagonal_by_probes(name, kind):
     truth = matrix(name, kind).diagonal().numpy()
     drawn = Diagonal(matrix=kind, method="probes", max_products=100).read(problem(name), Effort(0))
     # Hundreds of entries at once: the root mean square of their errors in standard errors is one.
     off = (drawn.value - truth) / np.maximum(drawn.stderr, 1e-9 * np.abs(truth).max() + 1e-300)
-    assert np.sqrt(np.mean(off**2)) < 1.6
+    assert np.sqrt(np.mean(off**2)) < 1.6 and drawn.stderr.max() <= widest(name, kind, 100)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -140,7 +152,7 @@ def test_spectrum(name):
     assert abs(np.trapezoid(outcome.value, grid) - 1) < 1e-3  # four σ beyond both ends
     # Quadrature error of 30 steps is far below a bump's height; probes give the rest.
     off = np.abs(outcome.value - truth) > 5 * outcome.stderr + 0.01 * truth.max()
-    assert off.mean() < 0.03
+    assert off.mean() < 0.03 and outcome.stderr.max() <= 0.5 * truth.max()
 
 
 def test_blocks_that_repeat_are_all_found():

@@ -83,7 +83,7 @@ def interrupts(trial):
 def sleeps(trial):
     import time
 
-    time.sleep(60)
+    time.sleep(600)
     yield equal("x", 1, 1)
 
 

@@ -150,6 +150,30 @@ def wait_for(condition, process=None, seconds=90):
     return found
 
 
+class Clock:
+    """A clock that a test sets: it stands still, or goes on by a step at every look."""
+
+    def __init__(self):
+        self.now, self.step = 0.0, 0.0
+
+    def monotonic(self):
+        self.now += self.step
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Give modules a clock of the test's own in place of `time`; returns it when called."""
+    made = Clock()
+
+    def call(*modules):
+        for module in modules:
+            monkeypatch.setattr(module, "time", made)
+        return made
+
+    return call
+
+
 @pytest.fixture
 def drawn():
     """Draw a plot and return its axes."""

@@ -176,7 +176,7 @@ def test_an_interrupt_keeps_what_was_done(registry):
 
     found = verify(ids, workers=2, on_event=interrupt)
     assert words_of(found) == {"good": "holds", "later": "not yet"}
-    assert found.left == ("made.sleeps",) and found.seconds < 30
+    assert found.left == ("made.sleeps",)
 
 
 # Choosing

@@ -276,9 +276,9 @@ def test_a_spent_budget_says_so_and_its_error_is_honest():
     x, y = seeded(lambda: (torch.randn(30, 6).double(), torch.randint(0, 3, (30,))))
     model = seeded(lambda: nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 3)).double())
     full = fl.measure(model, CE, (x, y), "lambda_max:tolerance=1e-9")["lambda_max:tolerance=1e-9"]
-    cut = fl.measure(model, CE, (x, y), "lambda_max", budget=fl.Budget(products=3))["lambda_max"]
-    assert not cut.complete and "stopped early: the budget of 3 products was spent" in str(cut)
-    assert abs(cut.value - full.value) <= cut.stderr
+    cut = fl.measure(model, CE, (x, y), "lambda_max", budget=fl.Budget(products=12))["lambda_max"]
+    assert not cut.complete and "stopped early: the budget of 12 products was spent" in str(cut)
+    assert abs(cut.value - full.value) <= cut.stderr <= 0.5 * full.value
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,7 @@ def test_alignment_by_probes_is_within_its_error(name):
     found = Alignment(exact=False, tolerance=0.15).read(problem(name), Effort(0))
     assert not found.exact
     assert found.complete
+    assert (found.stderr <= 0.2 * np.abs(found.value)).all()  # tolerance, and the error of an error
     assert (np.abs(found.value - factors(*moments(name))) <= 5 * found.stderr).all()
 
 

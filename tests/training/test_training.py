@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import os
 import signal
-import subprocess
 import threading
-import time
 
 import numpy as np
 import pytest
 import torch
 
 import flatlab as fl
-from flatlab.engine import predict
+from flatlab.engine import CompiledTrainer, predict
 from flatlab.errors import StoreError, UserError
 from flatlab.training import session as training
 
@@ -367,29 +365,32 @@ def test_a_run_in_memory_can_be_interrupted(one_unit_at_a_time):
     assert run.columns["epoch"][-1] == 2
 
 
-@pytest.mark.parametrize("norm, seconds", [(None, 3.0), ("batch", 0.7)])
-def test_an_interrupt_is_answered_soon(norm, seconds):
-    """Within a second; three are allowed, as the machine may be busy with other things."""
-    killers, looked = [], []
+def test_an_interrupt_waits_for_one_piece_of_work(clock, monkeypatch):
+    """Pieces grow to CHUNK_SECONDS, and shrink again when the work becomes slower."""
+    watch, pieces, advance = clock(training), [], CompiledTrainer.advance
+
+    def timed(self, phase, start, stop, epoch0):
+        before = watch.now
+        watch.now += (stop - start) * (0.001 if before < 5 else 0.01)
+        pieces.append((before, watch.now - before))
+        return advance(self, phase, start, stop, epoch0)
 
     def report(info):
-        looked.append(time.monotonic())
-        if not killers:  # training is under way: the kernel is compiled and the handler in place
-            script = f"sleep {seconds}; date +%s.%N; kill -INT {os.getpid()}"
-            killers.append(subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE))
+        if watch.now > 10:
+            os.kill(os.getpid(), signal.SIGINT)
 
-    arch = fl.models.TwoLayer(width=300, norm=norm)
-    data = fl.data.xor(d=20, n=100, seed=0, n_test=1000)
-    phase = sam(epochs=10**7, lr=1e-4)
+    monkeypatch.setattr(CompiledTrainer, "advance", timed)
     log = fl.LogGrid(per_decade=0, regular=0)  # no epoch to log cuts the work short
-    run = fl.train(arch, data, schedule=[phase], report=report, log=log)
-    returned = time.time()
-    sent = float(killers[0].communicate(timeout=60)[0])
+    run = fl.train(ARCH, DATA, schedule=[sam(epochs=10**7, lr=1e-4)], report=report, log=log)
     assert run.status == "interrupted"
-    assert 0 <= returned - sent < 3
-    # Pieces of work grow to CHUNK_SECONDS = 0.25 and no further: the median of the later ones.
-    later = [time for time in looked if time > looked[0] + 1]
-    assert len(later) < 3 or np.median(np.diff(later)) < 0.6
+    assert sum(seconds for _, seconds in pieces) == pytest.approx(watch.now, rel=1e-9)
+    limit = training.CHUNK_SECONDS * (1 + 1e-9)
+    for half in (
+        [seconds for begun, seconds in pieces if begun < 5],
+        [seconds for begun, seconds in pieces if begun >= 5][1:],  # the first cannot know
+    ):
+        assert training.CHUNK_SECONDS / 2 < max(half) <= limit
+    assert watch.now <= 10 + 2 * limit  # one piece passes ten seconds, none follows the signal
 
 
 def test_a_finished_run_is_returned_at_once(tmp_path):

@@ -4,13 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOME_DIVERGE := || test $$? -eq 3  # as some settings do, which is told in the results
 
-.PHONY: demo test setup lint errata rooms reproduce results bench clean
+PYTEST := $(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
+
+.PHONY: demo test test-all setup lint errata rooms documents reproduce results bench clean
 
 demo: setup  ## Decide Table 1 of Wen, Li & Ma and draw its pictures.
 	$(BIN)/flatlab run wen2023/table1 --out results
 
-test: lint  ## Lint, types and all tests.
-	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
+test: lint  ## Lint, types and the tests that are not marked slow.
+	$(PYTEST) -m "not slow"
+	@echo "Tests marked slow were left out: make test-all runs them too."
+
+test-all: lint  ## Lint, types and every test.
+	$(PYTEST)
 
 setup: $(VENV)/installed  ## Create .venv and install flatlab into it.
 
@@ -30,6 +36,9 @@ errata: setup  ## Check what decides the errata of the sources, and write docs/e
 
 rooms: setup  ## Draw the rooms of the code and their imports: docs/images/rooms.png.
 	$(BIN)/python tests/rooms.py
+
+documents: setup  ## Write the tables of README.md and docs/measures.md anew.
+	$(BIN)/python tests/documents.py
 
 reproduce: setup  ## Decide every figure of Wen, Li & Ma (preset lab).
 	$(BIN)/flatlab reproduce wen2023 --out results

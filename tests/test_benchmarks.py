@@ -216,7 +216,10 @@ def noise_images(monkeypatch):
     monkeypatch.delenv("FLATLAB_DATA", raising=False)
 
 
-@pytest.mark.parametrize("name", MEASURING)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow if n == "lambda_max" else ()) for n in MEASURING],
+)
 def test_measuring_benchmarks_run_at_a_tiny_size(name, noise_images):
     """Every row has a figure or says that it was skipped; what was judged has its target."""
     assert name in run.BENCHMARKS
@@ -232,7 +235,7 @@ def test_measuring_benchmarks_run_at_a_tiny_size(name, noise_images):
 @pytest.mark.parametrize(
     ("module", "names", "peer"),
     [
-        (measures, ["trace", "lambda_max"], "pyhessian"),
+        pytest.param(measures, ["trace", "lambda_max"], "pyhessian", marks=pytest.mark.slow),
         (sam_step, ["sam_step"], "pytorch_optimizer"),
     ],
 )

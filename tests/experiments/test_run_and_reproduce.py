@@ -49,6 +49,7 @@ def folder_of(quick, source):
     return quick / "results" / f"{source}-quick"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
 def test_all_experiments_of_a_source_give_their_verdicts(quick, source):
     printed = json.loads((quick / f"{source}.json").read_text())
@@ -66,6 +67,7 @@ def test_all_experiments_of_a_source_give_their_verdicts(quick, source):
             assert part["finding"] and {row["seeds"] for row in rows} == {part["seeds"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_files_of_a_source_agree(quick, source):
     folder = folder_of(quick, source)
@@ -91,11 +93,13 @@ def test_the_files_of_a_source_agree(quick, source):
     assert all((folder / name).exists() for name in pictures)
 
 
+@pytest.mark.slow
 def test_no_configuration_was_trained_twice(quick):
     found = [path.name.rpartition("-")[2] for path in run_directories(quick / "results" / "runs")]
     assert len(set(found)) == len(found)
 
 
+@pytest.mark.slow
 def test_again_trains_nothing_and_prints_the_table(quick):
     again = reproduce(quick, "wen2023/fig4", "--preset", "quick")
     assert (again.returncode, again.stderr) == (0, "")
@@ -116,6 +120,7 @@ def page(quick):
     return quick / "page"
 
 
+@pytest.mark.slow
 def test_the_page_has_every_verdict_and_links_to_files_that_are_there(quick, page):
     text = (page / "made.md").read_text()
     document = json.loads((folder_of(quick, "wen2023") / "results.json").read_text())
@@ -139,6 +144,7 @@ def test_the_page_has_every_verdict_and_links_to_files_that_are_there(quick, pag
     assert (page / "made-results.json").read_bytes() == stored.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, text, words",
     [
@@ -158,6 +164,7 @@ def test_a_page_of_damaged_files_is_refused(quick, tmp_path, name, text, words):
     assert not (tmp_path / "page.md").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "field, change",
     [
@@ -180,6 +187,7 @@ def test_a_document_that_was_changed_is_refused_by_the_name_of_the_field(quick, 
         Results.from_json(json.dumps(document))
 
 
+@pytest.mark.slow
 def test_a_document_with_half_a_character_is_refused(quick):
     document = json.loads((folder_of(quick, "wen2023") / "results.json").read_text())
     document["experiments"][0]["finding"] = "\ud800"
@@ -187,22 +195,26 @@ def test_a_document_with_half_a_character_is_refused(quick):
         Results.from_json(json.dumps(document))
 
 
+@pytest.mark.slow
 def test_a_document_reads_back_as_it_was_written(quick):
     stored = (folder_of(quick, "beyond") / "results.json").read_bytes()
     assert Results.from_json(stored).to_dict() == json.loads(stored)
 
 
+@pytest.mark.slow
 def test_a_page_without_a_name_is_refused(quick):
     with pytest.raises(UserError, match="needs a file name"):
         results_page.make(folder_of(quick, "wen2023"), Path("/"))
 
 
+@pytest.mark.slow
 def test_a_page_is_compared_with_its_own_source_alone(quick, tmp_path):
     one, other = folder_of(quick, "wen2023"), folder_of(quick, "beyond")
     with pytest.raises(UserError, match="has the results of 'beyond': give those of 'wen2023'"):
         results_page.make(one, tmp_path / "page.md", other)
 
 
+@pytest.mark.slow
 def test_the_page_gives_the_papers_hours(page):
     text = (page / "made.md").read_text()
     (row,) = [line for line in text.splitlines() if line.startswith("| wen2023/fig4 |")]
@@ -210,6 +222,7 @@ def test_the_page_gives_the_papers_hours(page):
     assert "| 700,000 | 84 |" in row
 
 
+@pytest.mark.slow
 def test_pictures_on_the_page_are_small(page):
     images = list((page / "images").iterdir())
     assert images
@@ -262,6 +275,7 @@ def running(tmp_path):
     return any(holder(path.parent) for path in runs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
 def test_what_is_interrupted_ends_in_the_bits_of_what_is_not(
     number, quick, start, tmp_path, monkeypatch

@@ -384,6 +384,7 @@ def test_a_decided_experiment_makes_room_for_the_undecided(source, tmp_path, mon
     assert [name for name, kind in events if kind == "started"] == ["two-0.2-seed0"]
 
 
+@pytest.mark.slow
 def test_when_the_budget_is_over_runs_stop_resumable_and_the_complete_is_analysed(
     source, tmp_path, monkeypatch
 ):

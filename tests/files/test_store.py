@@ -297,6 +297,7 @@ def test_stopping_at_any_system_call_leaves_a_valid_checkpoint(run, monkeypatch,
         assert_same(found.tensors, tensors(found.meta["step"]))
 
 
+@pytest.mark.slow
 def test_kill_9_never_loses_a_confirmed_checkpoint(run):
     code = f"""
         import numpy as np

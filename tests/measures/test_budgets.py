@@ -47,6 +47,7 @@ def test_an_exact_trace_stops_in_time(clock):
     assert "of 1,500 examples" in outcome.method
 
 
+@pytest.mark.slow
 def test_a_diagonal_under_a_budget_is_within_its_error():
     made = problem()
     whole = Diagonal().read(made, Effort(0))
@@ -90,6 +91,7 @@ def test_with_enough_budget_it_is_exact():
         assert not np.any(paid.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("measure", "products", "least"),
     [

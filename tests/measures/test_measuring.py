@@ -281,6 +281,7 @@ def test_a_spent_budget_says_so_and_its_error_is_honest():
     assert abs(cut.value - full.value) <= cut.stderr <= 0.5 * full.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "measure",
     [

@@ -165,6 +165,7 @@ def test_without_noise_mu_is_zero_and_alpha_undefined():
     assert np.isnan(found.value).all()
 
 
+@pytest.mark.slow
 def test_intervals_of_the_alignment_cover():
     """95 % intervals of α, β and μ cover the truth for 90 to 99 % of 200 seeds.
 

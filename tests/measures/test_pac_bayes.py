@@ -61,6 +61,7 @@ def test_mcallester_of_a_quadratic_is_its_closed_form(prior, start):
     assert abs(found.value - bound) <= 5 * found.stderr
 
 
+@pytest.mark.slow
 def test_intervals_of_mcallester_cover():
     """95 % intervals cover the closed form for 90 to 99 % of 200 seeds, near the usual tolerance.
 

@@ -250,6 +250,7 @@ def truths(case):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", AVERAGE)
 def test_averages_of_a_quadratic_are_covered(kind):
     """95 % intervals cover the truth for 90 to 99 % of 200 seeds (binomial 3σ: 90.4 to 99.6 %)."""

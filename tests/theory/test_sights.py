@@ -40,6 +40,7 @@ def test_the_complexity_is_below_its_bound():
     assert all(0 < each.value < each.bound for each in found.values())
 
 
+@pytest.mark.slow
 def test_the_flattest_with_bias_is_at_the_floor_whatever_n():
     (no_bias, bias, batch_norm) = sights.flattest_accuracy(d=5, ratios=(1, 4), seeds=1)
     assert [each.family for each in (no_bias, bias, batch_norm)] == ["no-bias", "bias", "sim-bn"]

@@ -30,8 +30,7 @@ def test_the_adversary_of_a_maximiser(name):
 
     optimizer.step(closure)
     assert seen == pytest.approx([1.0, 0.5], abs=1e-15)
-    if name != "gsam":  # whose descent has another gradient, if only by rounding
-        assert w.item() == pytest.approx(1 + 0.1 * 5, abs=1e-15)  # J'(0.5) = 5
+    assert w.item() == pytest.approx(1 + 0.1 * 5, abs=1e-12)  # J'(0.5) = 5; gsam's part is rounding
 
 
 @pytest.mark.parametrize("base", [torch.optim.SGD, torch.optim.Adam])

@@ -20,15 +20,33 @@ from flatlab.files.store import RunStore
 # A shell starts what it puts in the background with Ctrl-C ignored, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-LONGEST = "test_run_and_reproduce.py"
+# Files of ten seconds of processor time and more, the longest first; then the engine's, which
+# compile kernels, and all others. A worker takes one file after another, so short ones come last.
+LONGEST = [
+    "experiments/test_run_and_reproduce.py",
+    "training/test_networks.py",
+    "training/test_resume.py",
+    "measures/test_oracle.py",
+    "claims/test_verifying.py",
+    "cli/test_cli.py",
+    "engine/test_contract.py",
+    "engine/test_bits.py",
+    "measures/test_measuring.py",
+    "cli/test_measure_command.py",
+    "cli/test_anatomy_command.py",
+    "experiments/test_beyond_algorithms.py",
+]
 
 
 def pytest_collection_modifyitems(items):
-    """Put what compiles kernels first and what runs every quick experiment next.
+    """Put the longest files first, so that both workers are busy to the end."""
 
-    Then that finds the kernels compiled, and no worker is left alone with it at the end.
-    """
-    items.sort(key=lambda item: (item.path.parent.name != "engine", item.path.name != LONGEST))
+    def place(item):
+        name = f"{item.path.parent.name}/{item.path.name}"
+        longest = LONGEST.index(name) if name in LONGEST else len(LONGEST)
+        return longest, item.path.parent.name != "engine"
+
+    items.sort(key=place)
 
 
 # A run of a fraction of a second, and Table 1 at a size where starting processes is all the cost.

@@ -1,9 +1,11 @@
-"""The part of a product that `make test` runs."""
+"""The part of a product that `make test` runs, and the order of files."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 
+from conftest import LONGEST
 from thinning import cover, thinned
 
 
@@ -28,3 +30,7 @@ def test_what_is_left_out_is_marked_slow_and_nothing_is_lost():
     assert [param.values for param in params] == cases
     assert sum(not param.marks for param in params) == 3
     assert {mark.name for param in params for mark in param.marks} == {"slow"}
+
+
+def test_the_files_that_go_first_exist():
+    assert [name for name in LONGEST if not (Path(__file__).parent / name).exists()] == []

@@ -211,7 +211,7 @@ def test_a_diverged_algorithm_is_not_judged_and_is_named():
     assert words["beyond.algorithms.usam.floor"] == "not assessed"
     assert words["beyond.algorithms.usam.no_bias_generalises"] == "holds"
     assert found.finding.endswith("left out: un-normalised SAM (bias).")
-    assert found.notes == (f"{name} diverged in epoch 7; it stands with its last finite state",)
+    assert found.notes == (f"{name} diverged in epoch 7; its last finite state is used",)
 
 
 def still_falling(runs, arm, half=60.0, end=40.0):

@@ -173,7 +173,7 @@ def test_the_finding_of_depth_says_where_the_answer_persists():
 
 def test_the_finding_of_the_norms_says_whether_a_pair_agrees():
     text = analysed(standard_norms, {"std_ln": {"test_error": BAD}}).finding
-    assert text.count("both fall on the same side of 0.1; Gauss") == 2
+    assert text.count("on average on the same side of 0.1; Gauss") == 2
     assert "LayerNorm: test error 0.000 [0.000, 0.000] simplified and 0.300" in text
     assert text.count("different sides") == 1
 

@@ -62,7 +62,7 @@ def test_figure_3_runs_without_runs_from_the_command_line(main, tmp_path):
 
 
 def test_figure_3_has_no_seeds():
-    with pytest.raises(UserError, match="wen2023/fig3 draws nothing and has no seeds"):
+    with pytest.raises(UserError, match="wen2023/fig3 has no seeds, since nothing is random"):
         settings_of([fig3.EXPERIMENT], "lab", 3)
 
 

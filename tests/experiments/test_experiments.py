@@ -275,7 +275,7 @@ def test_runs_that_failed_are_missing_and_not_guessed():
     kept = {name: run for name, run in runs.items() if not name.startswith("sim_bn-sam")}
     findings = table1.COMPARISON.analyse(LAB, "lab", kept)
     by_claim = {v.claim: v for v in findings.verdicts}
-    assert by_claim["wen2023.table1.sim_bn"].reason == "no run is there to judge by"
+    assert by_claim["wen2023.table1.sim_bn"].reason == "there is no run to judge by"
     assert by_claim["wen2023.table1.no_bias"].holds is True
     rows = [row for row in findings.tables["table1"] if row["seeds"] == 0]
     assert [row["algorithm"] for row in rows] == ["1-SAM, first phase", "1-SAM"]
@@ -287,7 +287,7 @@ def test_a_diverged_run_is_named():
     name = "sim_bn-gd-seed1"
     runs[name] = dataclasses.replace(runs[name], status="diverged", diverged_at=7)
     assert table1.COMPARISON.analyse(LAB, "lab", runs).notes == (
-        f"{name} diverged in epoch 7; it stands with its last finite state",
+        f"{name} diverged in epoch 7; its last finite state is used",
     )
 
 

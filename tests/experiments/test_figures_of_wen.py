@@ -268,7 +268,7 @@ def test_the_papers_one_seed_is_judged_without_an_interval(module):
 def test_only_the_papers_epochs_say_that_three_layers_miss_the_floor():
     changes = {"sam": {"trace_ggn": 30.0}}
     found = lab_verdicts(fig11, changes)["reaches_bound"]
-    assert found.word == "not assessed" and "below those of the preset paper" in found.reason
+    assert found.word == "not assessed" and "fewer epochs than in the preset paper" in found.reason
     settings = dataclasses.replace(fig11.PRESETS["paper"], seeds=2)
     runs = made_up(fig11, settings, **changes)
     assert verdicts(fig11, settings, "paper", runs)["reaches_bound"].word == "fails"
@@ -422,7 +422,7 @@ def test_values_are_read_at_the_nearest_logged_epoch():
     assert [at(run, epoch, "trace") for epoch in (0, 2000, 4000, 10**6)] == [8.0, 4.0, 2.0, 1.0]
     assert over_initial(run, "trace") == 1 / 8
     assert course([run, run], "trace") == (
-        "was least at epoch 9,000, 1, moved between 1 and 1 in the second half of training and "
+        "was smallest at epoch 9,000, 1, was between 1 and 1 in the second half of training and "
         "ended at 1"
     )
 
@@ -456,10 +456,10 @@ def test_what_fails_in_scenario_2_needs_a_minimum_in_most_seeds_and_names_the_ot
 
 def test_a_claim_that_fails_tells_how_training_went():
     found = lab_verdicts(fig4, {"sam": {"test_error": (0.3, 0.2)}})
-    assert found["degrades"].because.startswith("the test error was least at epoch 240,000, 0.2")
+    assert found["degrades"].because.startswith("the test error was smallest at epoch 240,000, 0.2")
     assert found["sam_fails"].because == ""
     lost = lab_verdicts(fig4, {"sam": {"trace_ggn": 90.0}})["flatter"]
-    assert lost.because.startswith("the trace was least")
+    assert lost.because.startswith("the trace was smallest")
 
 
 # A real run of each, at a size where starting is all the cost

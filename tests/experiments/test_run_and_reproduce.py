@@ -210,7 +210,7 @@ def test_a_page_without_a_name_is_refused(quick):
 @pytest.mark.slow
 def test_a_page_is_compared_with_its_own_source_alone(quick, tmp_path):
     one, other = folder_of(quick, "wen2023"), folder_of(quick, "beyond")
-    with pytest.raises(UserError, match="has the results of 'beyond': give those of 'wen2023'"):
+    with pytest.raises(UserError, match="has the results of 'beyond': give a folder of 'wen2023'"):
         results_page.make(one, tmp_path / "page.md", other)
 
 
@@ -255,7 +255,7 @@ def test_a_page_of_something_else_is_refused(tmp_path):
         (["wen2023", "--budget", "soon"], "such as 90s, 30m, 2h or 1h30m, got 'soon'"),
         (["wen2023", "--jobs", "0"], "jobs must be >= 1, got 0"),
         (["wen2023", "--seeds", "0"], "seeds must be >= 1, got 0"),
-        (["wen2023/fig3", "--seeds", "3"], "wen2023/fig3 draws nothing and has no seeds"),
+        (["wen2023/fig3", "--seeds", "3"], "wen2023/fig3 has no seeds, since nothing is random"),
     ],
 )
 def test_mistakes_are_one_line(main, tmp_path, arguments, words):

@@ -239,7 +239,7 @@ def test_runs_as_in_table_1_depend_on_nothing(same_error_everywhere):
     found = findings()
     assert words(found) == dict.fromkeys({*CHOICES, "base"}, "holds")
     assert all(f" {choice}" in found.finding for choice in CHOICES)
-    assert found.finding.startswith("No answer of Table 1 turns with: ")
+    assert found.finding.startswith("No answer of Table 1 depends on: ")
     nearest = {v.claim: v for v in found.verdicts}["wen2023.sensitivity.gamma"]
     assert nearest.measured == pytest.approx(0.08, rel=1e-12)  # 0.1 − 0.02
 

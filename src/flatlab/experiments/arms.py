@@ -1,8 +1,9 @@
 """Comparisons: the same question put to several arms, each with some seeds.
 
-An arm is a network, a data set and a schedule; a derived arm is read off another's runs. A file of
-its own says which arms a comparison has and what they tell. What all of them share is made here and
-in `showing`: the plan, the runs sorted by arm and seed, the table and the picture of final values.
+An arm is a network, a data set and a schedule; a derived arm is computed from another arm's runs.
+Each comparison has its own file, which lists its arms and its verdicts. This module and `showing`
+do the common work: the plan, the runs sorted by arm and seed, the table and the picture of final
+values.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ class Arm:
     Attributes:
         key: Its name in files and code.
         label: Its name in tables and pictures.
-        config: Seed → what to run.
-        floor: Data → the trace to compare with, or None where none is known.
-        role: What picks its colour; arms of one kind share it. Empty takes the key.
+        config: Seed → configuration of the run.
+        floor: Data → the trace to compare with, or None if none is known.
+        role: Picks its colour; arms of one kind share a role. If empty, the key is the role.
         reference: What the floor is, in a few words.
-        panel: The source's own name of it, as "4b".
-        ours: Whether the source has no such run.
-        generalises: Whether it does so according to the source; None where that is not asked.
+        panel: The source's name for it, for example "4b".
+        ours: Whether the run is ours and not in the source.
+        generalises: Whether it generalises according to the source; None if that is not asked.
     """
 
     key: str
@@ -57,13 +58,13 @@ class Arm:
 
 @dataclasses.dataclass(frozen=True)
 class Derived:
-    """A line of a comparison read off the runs of an arm before it, as stopping them early.
+    """A line of a comparison computed from an earlier arm's runs, for example by early stopping.
 
     Attributes:
         key: Its name in files and code.
         label: Its name in tables and pictures.
-        of: The key of the arm whose runs, and whose floor, it takes.
-        change: Run → what it would have been.
+        of: The key of the arm whose runs and floor it uses.
+        change: Run → the changed run.
         role: As in `Arm`.
     """
 
@@ -88,12 +89,12 @@ class Comparison:
         title: The picture's title.
         claim: What is asked or claimed, in one sentence.
         presets: Name → settings, which have `seeds`.
-        arms: Settings → arms, each derived one after the arm it is derived from.
-        verdicts: What is judged.
-        finding: What came out in plain language, made from the numbers.
-        tables: Tables by name; by default one row for each arm.
-        plots: Pictures; by default one of the final values.
-        prefix: Begins the names of the runs; by default the name and a dash.
+        arms: Settings → arms; a derived arm comes after the arm it is derived from.
+        verdicts: Runs → verdicts.
+        finding: Runs → the result in plain language, written from the numbers.
+        tables: Runs → tables by name; by default one row for each arm.
+        plots: Runs → pictures; by default one of the final values.
+        prefix: Start of the names of the runs; by default the name and a dash.
         least: Setting → the smallest value that can decide, as in `Experiment`.
     """
 
@@ -122,7 +123,7 @@ class Comparison:
         return f"{prefix}{key}-seed{seed}"
 
     def plan(self, s: Any) -> list[Planned]:
-        """Return all runs, those that take longest first."""
+        """Return all runs, the longest first."""
         planned = [
             Planned(self.run_name(arm.key, seed), arm.config(seed), ours=arm.ours)
             for arm in self.arms(s)
@@ -190,23 +191,23 @@ def trained_on(
     loss: Loss | None = None,
     log: LogGrid | None = None,
 ) -> Callable[[int], RunConfig]:
-    """Return seed → a run of a network and a schedule on the seed's data set.
+    """Return seed → the configuration that trains a network on the seed's data set.
 
     Args:
         name: The data set's name.
         s: Settings with d, n, n_test and dtype.
         arch: The network.
         schedule: How it is trained.
-        n: Number of examples, if not the settings'.
-        arguments: What else the data set needs.
-        dtype: The dtype, if not the settings'.
-        loss: The training loss, if not the squared one.
-        log: When to log, if not as usual.
+        n: Number of examples; by default from the settings.
+        arguments: Further arguments of the data set.
+        dtype: The dtype; by default from the settings.
+        loss: The training loss; by default the squared loss.
+        log: When to log; by default on the usual grid.
     """
 
     def config(seed: int) -> RunConfig:
         drawn = {"d": s.d, "n": n or s.n, "seed": seed, **(arguments or {})}
-        data = make({"name": name, "n_test": 0, **drawn}).spec  # no test set is drawn for it
+        data = make({"name": name, "n_test": 0, **drawn}).spec  # draws no test set
         return RunConfig(
             arch=arch,
             data={**data, "n_test": s.n_test},

@@ -1,4 +1,4 @@
-"""From what was made to the parts of `Results`: analyses, what is left out, records, seconds."""
+"""Turn finished work into the parts of `Results`: analyses, omissions, run records and seconds."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ PICTURES = "pictures"
 def analysed(
     experiment: Experiment, settings: Any, preset: str, made: Mapping[str, Any], planned: int
 ) -> Findings:
-    """Return an experiment's findings, none of its claims decided where that cannot be.
+    """Return an experiment's findings.
 
-    That is so where results are missing, and where the settings are too small.
+    No claim is decided if results are missing or the settings are too small.
 
     Args:
         experiment: The experiment.
         settings: Its settings.
         preset: The preset they come from.
         made: Results by name.
-        planned: How many there should be.
+        planned: How many results there should be.
     """
     findings = experiment.analyse(settings, preset, made)
     if len(made) < planned:
@@ -45,7 +45,10 @@ def analysed(
 
 
 def _undecided(findings: Findings, reason: str, measured: bool = False) -> Findings:
-    """Return findings without a decision; with `measured`, what has no number keeps its reason."""
+    """Return findings with no claim decided.
+
+    With `measured`, a verdict without a measured number keeps its own reason.
+    """
     verdicts = (
         v
         if measured and v.measured is None
@@ -57,20 +60,20 @@ def _undecided(findings: Findings, reason: str, measured: bool = False) -> Findi
 
 @dataclasses.dataclass(frozen=True)
 class _Level:
-    """What an experiment runs with some number of seeds: settings, and name → what is planned."""
+    """An experiment with a given number of seeds: its settings, and name → planned item."""
 
     settings: Any
     plan: Mapping[str, Item]
 
     @property
     def keys(self) -> dict[str, None]:
-        """The digests of all work, each once, in the order of the plan."""
+        """The digests of all its work, each once, in the order of the plan."""
         return dict.fromkeys(item.key for item in self.plan.values())
 
 
 @dataclasses.dataclass(frozen=True)
 class Levels:
-    """An experiment with one seed, with two, and so on; without a budget only with all."""
+    """An experiment with one seed, with two, and so on; without a budget only with all seeds."""
 
     experiment: Experiment
     preset: str
@@ -82,19 +85,19 @@ class Levels:
         return self.levels[-1]
 
     def complete(self, made: Mapping[str, Any], most: int) -> int:
-        """Return the largest level, up to one, whose results are all there."""
+        """Return the largest level up to `most` whose results are all there."""
         levels = enumerate(self.levels[:most], 1)
         return max((k for k, level in levels if level.keys.keys() <= made.keys()), default=0)
 
     def findings(self, level: int, made: Mapping[str, Any]) -> Findings:
-        """Analyse the results of a level; level 0 has none and decides nothing."""
+        """Analyse the results of a level; level 0 has no results and decides nothing."""
         at = self.levels[level - 1] if level else self.whole
         plan = at.plan if level else {}
         there = {name: made[item.key] for name, item in plan.items() if item.key in made}
         return analysed(self.experiment, at.settings, self.preset, there, len(plan))
 
     def offer(self, made: Mapping[str, Any], asked: bool) -> Offer:
-        """Return the experiment as `budget` chooses among it; verdicts count only if `asked`."""
+        """Return the experiment as an offer to `budget`; its verdicts count only if `asked`."""
         levels = tuple(tuple(level.keys) for level in self.levels)
         if not asked:
             return Offer(self.experiment.id, levels, 0, 0)
@@ -104,7 +107,7 @@ class Levels:
 
 
 def levels_of(experiment: Experiment, settings: Any, preset: str, by_seed: bool) -> Levels:
-    """Plan an experiment: with `by_seed` for each number of seeds, otherwise only for all."""
+    """Plan an experiment: with `by_seed` for each number of seeds, otherwise only for all seeds."""
     most = seeds_of(settings) or 1
     each = [with_seeds(settings, k) for k in range(1, most)] if by_seed else []
     levels = tuple(_Level(s, planned_work(experiment, s)) for s in (*each, settings))
@@ -113,7 +116,7 @@ def levels_of(experiment: Experiment, settings: Any, preset: str, by_seed: bool)
 
 @dataclasses.dataclass(frozen=True)
 class Assessed:
-    """What came of one experiment, for the document and for the pictures."""
+    """The results of one experiment, for the document and for the pictures."""
 
     part: Part
     verdicts: tuple[Judged, ...]
@@ -135,13 +138,13 @@ def assess(
 
     Args:
         part: The experiment.
-        chosen: Its level by plan.
+        chosen: The level that was planned.
         level: The level that is complete.
         work: Digest → work of all experiments.
-        done: What came of it.
+        done: The results of the work.
         seconds: Digest → expected seconds.
         clock: When each run was under way.
-        sources: Of how many sources there are experiments.
+        sources: From how many sources the experiments are.
     """
     experiment, at = part.experiment, part.levels[level - 1] if level else part.whole
     findings = part.findings(level, done.made)
@@ -149,8 +152,8 @@ def assess(
     left = sum(seconds.get(key, 0.0) for key in part.whole.keys if key not in done.made)
     why = []
     if level < len(part.levels):
-        what = "the budget was over" if level < chosen else "it did not fit the budget"
-        why.append(f"{what}, some {left:.0f} s of training are left (estimated)")
+        what = "the budget ran out" if level < chosen else "it did not fit the budget"
+        why.append(f"{what}; about {left:.0f} s of training are left (estimated)")
     failed = [name for name, item in at.plan.items() if item.key not in done.made] if level else []
     if failed:
         why.append(f"these runs failed: {', '.join(failed)}")
@@ -192,9 +195,9 @@ def assess(
 
 
 def _named(experiment: Experiment, plots: Sequence[Any], sources: int) -> tuple[Any, ...]:
-    """Return pictures with names of their own: they begin with that of their experiment.
+    """Return the pictures with unique names, which start with the name of their experiment.
 
-    If there are experiments of several sources, the source stands before it.
+    With experiments of several sources, the source comes first.
     """
     source, _, name = experiment.id.partition("/")
     before = f"{source}-" if sources > 1 else ""
@@ -208,7 +211,7 @@ def _named(experiment: Experiment, plots: Sequence[Any], sources: int) -> tuple[
 
 
 def record(key: str, work: Work, done: Done, users: Mapping[str, Sequence[str]]) -> RunRecord:
-    """Return what the document says of a run; `users` is experiment → digests."""
+    """Return the document's record of a run; `users` is experiment → digests."""
     made, outcome = done.made.get(key), done.outcomes.get(key)
     failed = outcome if outcome is not None and outcome.status == "failed" else None
     status: Any = made.status if made else outcome.status if outcome else None
@@ -235,7 +238,7 @@ def epochs_of(made: Any) -> int:
 
 
 def paper_hours(experiments: Sequence[Experiment]) -> dict[str, Any]:
-    """Return epochs and hours of the paper's own runs, or None where it says nothing of hours."""
+    """Return epochs and hours of the paper's own runs; None if the paper states no hours."""
     timed = [(e, rate) for e in experiments if (rate := hours_per_epoch(e))]
     epochs = paper_epochs(*(e for e, _ in timed))
     if not epochs:
@@ -246,7 +249,10 @@ def paper_hours(experiments: Sequence[Experiment]) -> dict[str, Any]:
 def with_earlier_clock(
     folder: Path, parts: Sequence[Part], wall: float | None, work: Mapping[str, Work]
 ) -> tuple[list[Part], float | None]:
-    """Where this sitting had nothing to do, take the wall-clock of an earlier one, or None."""
+    """Take the wall-clock seconds of an earlier sitting for parts with nothing left to do.
+
+    If they are unknown, the seconds are None.
+    """
     earlier: Results | None = None
     with contextlib.suppress(UserError, StoreError):
         earlier = Results.load(folder)
@@ -266,7 +272,7 @@ def with_earlier_clock(
 
 
 class Clock:
-    """Passes events on, and notes when each run was under way."""
+    """Passes events on, and records when each run was under way."""
 
     def __init__(self, on_event: OnEvent | None) -> None:
         self.on_event = on_event

@@ -1,6 +1,6 @@
-"""A budget of time: how it is written, and what is most worth running within it.
+"""A budget of time: how to write it, and what is most worth running within it.
 
-Every choice here rests on estimated seconds (`flatlab.jobs.costs`), so it is a plan and no promise.
+Every choice rests on estimated seconds (`flatlab.jobs.costs`), so it is a plan, not a promise.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def parse_budget(text: str) -> float:
-    """Read a duration in seconds: a number and s, m or h, several of them added up.
+    """Read a duration in seconds: a number with s, m or h, or a sum of several.
 
     >>> [parse_budget(text) for text in ("90s", "30m", "1h30m", "1.5h")]
     [90.0, 1800.0, 5400.0, 5400.0]
@@ -28,7 +28,7 @@ def parse_budget(text: str) -> float:
         )
     seconds = sum(float(number) * UNITS[unit] for number, unit in re.findall(part, text))
     if not 0 < seconds < float("inf"):
-        raise UserError(f"a budget must be more than nothing, got {text!r}")
+        raise UserError(f"a budget must be more than 0, got {text!r}")
     return seconds
 
 
@@ -39,7 +39,7 @@ class Offer:
     Attributes:
         id: Its id.
         levels: The digests of its runs with one seed, with two, and so on.
-        undecided: How many of its verdicts the runs that are there leave open.
+        undecided: How many of its verdicts the existing runs leave open.
         verdicts: How many verdicts it has.
     """
 
@@ -58,7 +58,7 @@ class Choice:
 
 
 def everything(offers: Iterable[Offer], seconds: Mapping[str, float]) -> Choice:
-    """Choose all there is: the longest run first, so that all cores are busy to the end."""
+    """Choose all runs, the longest first, so that all cores are busy to the end."""
     offers = list(offers)
     keys = dict.fromkeys(key for offer in offers for key in offer.levels[-1] if key in seconds)
     order = sorted(keys, key=lambda key: -seconds[key])
@@ -70,13 +70,13 @@ def within(
 ) -> Choice:
     """Choose what fits: one seed of each experiment first, then a second of each, and so on.
 
-    Among equals in seeds, the experiment with the fewest seconds a verdict comes first; of the
-    first seed only those verdicts count that are still open. Runs that experiments share are paid
-    for once. Runs are in the order of choice, an experiment's longest first, so that what was most
-    worth running is complete if the budget ends early.
+    At the same number of seeds, the experiment with the fewest seconds per verdict comes first; for
+    the first seed only the verdicts that are still open count. A run that experiments share is paid
+    for once. Runs are in the order of choice, and the longest first within an experiment. So if the
+    budget ends early, the runs most worth having are complete.
 
     Args:
-        offers: What there is to run.
+        offers: The experiments to choose from.
         seconds: Digest → estimated seconds of each run that is not done yet.
         budget: Seconds of wall-clock.
         workers: Runs at a time.
@@ -104,7 +104,7 @@ def _a_verdict(offer: Offer, level: int, new: Sequence[str], seconds: Mapping[st
 
 
 def makespan(seconds: Sequence[float], workers: int) -> float:
-    """Return when the last of some jobs ends that are started in order, so many at a time.
+    """Return when the last job ends if jobs start in order on this number of workers.
 
     >>> makespan([3.0, 2.0, 2.0, 1.0], 2)
     4.0

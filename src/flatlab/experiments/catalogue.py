@@ -1,6 +1,6 @@
 """The catalogue of experiments, and the settings to run one with.
 
-A new experiment is one file in the folder of its source; it is found by itself.
+A new experiment is one file in the folder of its source; the catalogue finds it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from . import beyond, wen2023
 from .contract import Experiment, Planned
 
 # Wen, Li & Ma, Appendix B.1: "The training time for each experiment is around 12 hours per 1e5
-# epochs", on GPUs ("8 NVIDIA 2080 GPUs", of which each experiment is taken to have had one).
+# epochs", on GPUs ("8 NVIDIA 2080 GPUs"; we assume one GPU for each experiment).
 HOURS_PER_EPOCH = {"wen2023": 12 / 100_000}
 
 
@@ -93,7 +93,7 @@ def settings_of(
     for name in values:
         if name == "seeds" and name not in known:
             ids = " and ".join(fields)
-            raise UserError(f"{ids} draws nothing and has no seeds: leave --seeds out")
+            raise UserError(f"{ids} has no seeds, since nothing is random there: leave --seeds out")
         if name not in known:
             raise unknown("setting", name, known)
     return {
@@ -124,19 +124,19 @@ def seeds_of(settings: Any) -> int | None:
 
 
 def with_seeds(settings: Any, seeds: int) -> Any:
-    """Return the settings with another number of seeds; as they are if they have none."""
+    """Return the settings with another number of seeds; unchanged if they have no seeds."""
     if seeds_of(settings) is None:
         return settings
     return dataclasses.replace(settings, seeds=seeds)
 
 
 def hours_per_epoch(experiment: Experiment) -> float | None:
-    """Return the hours that the authors took for an epoch, or None where they do not say."""
+    """Return the hours that an epoch took the authors, or None if they do not say."""
     return HOURS_PER_EPOCH.get(source_of(experiment.id))
 
 
 def paper_runs(experiment: Experiment) -> list[Planned]:
-    """Return the paper's own runs: one seed of the preset `paper`, without those that are ours."""
+    """Return the paper's own runs: one seed of the preset `paper`, without runs that are ours."""
     if "paper" not in experiment.presets:
         return []
     planned = experiment.plan(with_seeds(experiment.presets["paper"], 1))

@@ -1,9 +1,8 @@
 """Choices that a source leaves open, varied one at a time: does an answer depend on them?
 
 A scenario is an arm with its answer: it generalises, or it does not. A variation changes one thing
-of a scenario's configuration, and a case is what came of it. The answer does not depend on a choice
-if every case of it lies on the scenario's side of the threshold, with the whole interval over
-seeds.
+in a scenario's configuration; a case is the result. The answer does not depend on a choice if in
+every case the whole interval over seeds lies on the scenario's side of the threshold.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from .judging import FRACTION, THRESHOLD, Rule, judge
 from .showing import DOTS, error_and_trace, said
 
 BASE = "base"
-UNFITTED = 0.05  # training loss above which a network is said not to have fitted its data
+UNFITTED = 0.05  # training loss above which a network has not fitted its data
 SAME = Rule("above", 0, "the margin", touch=None)
 Change = Callable[[RunConfig], RunConfig]
 
@@ -37,7 +36,7 @@ class Variation:
         choice: The choice it varies.
         key: Its name in files and code, unique among all variations.
         label: Its name in tables and pictures.
-        scenarios: Keys of the scenarios it is tried on.
+        scenarios: Keys of the scenarios that it is tried on.
         change: A scenario's configuration → the changed one.
     """
 
@@ -49,7 +48,7 @@ class Variation:
 
 
 def varied(scenario: Arm, key: str, label: str, change: Change = lambda config: config) -> Arm:
-    """Return a scenario with a variation, as "scenario-variation"."""
+    """Return a scenario with a variation; its key is "scenario-variation"."""
     return dataclasses.replace(
         scenario,
         key=f"{scenario.key}-{key}",
@@ -60,7 +59,7 @@ def varied(scenario: Arm, key: str, label: str, change: Change = lambda config: 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What one variation gave on one scenario.
+    """The result of one variation on one scenario.
 
     Attributes:
         choice: The choice varied, or `BASE`.
@@ -91,13 +90,13 @@ class Case:
 
     @property
     def within(self) -> tuple[float, float]:
-        """What a margin can be."""
+        """The smallest and the largest possible margin."""
         ends = (self.threshold - 1, self.threshold)
         return ends if self.scenario.generalises else (-ends[1], -ends[0])
 
     @property
     def agrees(self) -> bool | None:
-        """Whether it gives the scenario's answer; None if that is not decided."""
+        """Whether it gives the scenario's answer; None if undecided."""
         if self.diverged:
             return False
         if not self.errors:
@@ -119,7 +118,7 @@ class Case:
         return () if self.diverged else tuple(run.final[name] for run in self.runs)
 
     def words(self) -> str:
-        """Say what came out of runs that did not diverge, in a few words."""
+        """Say in a few words how runs that did not diverge ended."""
         where = f"{self.label} on {self.scenario.label}"
         error = said(self.interval, float(np.mean(self.errors)))
         falls = self.scenario.generalises and self.agrees is not True and self.falling
@@ -131,7 +130,7 @@ class Case:
 def farthest(cases: Sequence[Case]) -> Case:
     """Return the case that speaks most against "the answer does not depend on it".
 
-    Another answer speaks more against it than no answer, and that more than one not decided.
+    The opposite answer is the strongest evidence; then divergence, then an undecided answer.
     """
     rank = {False: 0, None: 2, True: 3}
 
@@ -142,7 +141,11 @@ def farthest(cases: Sequence[Case]) -> Case:
 
 
 def against(cases: Sequence[Case]) -> str:
-    """Name every case with another answer or none, or else the undecided, or else the nearest."""
+    """Name the cases that speak against "the answer does not depend on it".
+
+    Those are the cases with another answer and the diverged ones; without any, the undecided ones;
+    without those, the case that `farthest` returns.
+    """
     lost: dict[str, list[str]] = {}
     for case in cases:
         if case.diverged:
@@ -191,7 +194,7 @@ def finding(named: Sequence[tuple[str, Verdict]], held: str) -> str:
 
 
 def table(cases: Sequence[Case]) -> list[dict[str, Any]]:
-    """Return a row for each case: its test error with the interval, traces, and the answer."""
+    """Return a row for each case: its test error with the interval, its traces and its answer."""
     words = {True: "same", False: "other", None: "undecided"}
     rows = []
     for case in cases:

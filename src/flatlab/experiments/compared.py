@@ -19,14 +19,14 @@ LIMITS = {"test_error": (0.0, 1.0)}
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-    """What there is to judge by.
+    """The runs of a comparison, with the floors of their traces.
 
     Attributes:
         comparison: The comparison.
         settings: Its settings.
         arms: Key → arm, in their order.
         runs: Arm's key → seed → run; runs that failed are missing.
-        floors: Arm's key → seed → the trace to compare with; empty where none is known.
+        floors: Arm's key → seed → the trace to compare with; empty if none is known.
         decisive: Whether the sizes are large enough to decide anything.
     """
 
@@ -44,7 +44,7 @@ class Compared:
         )
 
     def each(self, key: str, value: Callable[[Run], float]) -> list[float]:
-        """Return a number of each run of an arm, in the order of seeds."""
+        """Return a number for each run of an arm, in the order of seeds."""
         return [value(run) for run in self.runs[key].values()]
 
     def final(self, key: str, column: str) -> list[float]:
@@ -61,27 +61,27 @@ class Compared:
         return Interval.of(self.final(key, column), *LIMITS.get(column, (-np.inf, np.inf)))
 
     def pairs(self, one: str, other: str, column: str) -> list[tuple[float, float]]:
-        """Return the last values of two arms in the seeds that both have."""
+        """Return pairs of the last values of two arms, for the seeds that both have."""
         a, b = self.runs[one], self.runs[other]
         return [(a[seed].final[column], b[seed].final[column]) for seed in a if seed in b]
 
     def floor(self, key: str) -> float | None:
-        """Return the trace that an arm is compared with, the mean over the seeds' data sets."""
+        """Return the trace that an arm is compared with: the mean over the seeds' data sets."""
         floors = list(self.floors[key].values())
         return float(np.mean(floors)) if floors else None
 
     def excess(self, key: str) -> list[float]:
-        """Return how far each run of an arm ends above the least training loss."""
+        """Return how far each run of an arm ends above the smallest possible training loss."""
         return self.each(key, lambda run: run.final["train_loss"] - run.config.loss.least)
 
     def over_floor(self, key: str) -> list[float]:
-        """Return the final Gauss–Newton trace over the floor of the same data set."""
+        """Return each run's final Gauss–Newton trace divided by the floor of the same data set."""
         floors = self.floors[key]
         return [run.final["trace_ggn"] / floors[seed] for seed, run in self.runs[key].items()]
 
 
 def by_seed(runs: Mapping[str, Run], name: Callable[[int], str], seeds: int) -> dict[int, Run]:
-    """Return seed → run, of those that are there.
+    """Return seed → run for the seeds that have a run.
 
     >>> by_seed({}, "run-seed{}".format, 3)
     {}
@@ -92,7 +92,7 @@ def by_seed(runs: Mapping[str, Run], name: Callable[[int], str], seeds: int) -> 
 def lost(runs: Mapping[str, Run]) -> tuple[str, ...]:
     """Return a note on each run that diverged, or ended without reaching its target."""
     said = {
-        "diverged": "{} diverged in epoch {}; it stands with its last finite state",
+        "diverged": "{} diverged in epoch {}; its last finite state is used",
         "missed": "{} missed its target",
     }
     return tuple(
@@ -103,12 +103,12 @@ def lost(runs: Mapping[str, Run]) -> tuple[str, ...]:
 
 
 def nearest(run: Run, epoch: int) -> int:
-    """Return the row of the history whose epoch is nearest to one."""
+    """Return the row of the history whose epoch is nearest to `epoch`."""
     return int(np.argmin(np.abs(run.columns["epoch"] - epoch)))
 
 
 def at(run: Run, epoch: int, column: str) -> float:
-    """Return a column at the logged epoch nearest to one."""
+    """Return a column at the logged epoch nearest to `epoch`."""
     return float(run.columns[column][nearest(run, epoch)])
 
 
@@ -118,7 +118,7 @@ def after_first_phase(run: Run, column: str) -> float:
 
 
 def cut(run: Run, last: int) -> Run:
-    """Return a run that ends with this row of its history."""
+    """Return a run cut after the row `last` of its history."""
     columns = {name: column[: last + 1] for name, column in run.columns.items()}
     return dataclasses.replace(run, columns=columns)
 
@@ -131,7 +131,7 @@ def first_phase(run: Run) -> Run:
 def falling(runs: Iterable[Run], column: str) -> bool:
     """Return whether a column fell by a tenth of itself in the second half of training.
 
-    The column is a mean over seeds; without runs nothing falls.
+    The column is averaged over seeds. Without runs the answer is no.
     """
     pairs = [(at(run, run.config.epochs // 2, column), run.final[column]) for run in runs]
     half, end = np.mean(pairs, axis=0) if pairs else (0.0, 0.0)
@@ -139,9 +139,9 @@ def falling(runs: Iterable[Run], column: str) -> bool:
 
 
 def course(runs: Iterable[Run], column: str) -> str:
-    """Say how a column went in some runs, in means over seeds: its least value and where it ends.
+    """Describe a column through training, averaged over seeds: its minimum, its range, its end.
 
-    Of runs with fewer logged epochs than others only the shared ones count.
+    Only the logged epochs that all runs have count.
     """
     columns = [run.columns for run in runs]
     rows = min(len(c["epoch"]) for c in columns)
@@ -150,12 +150,12 @@ def course(runs: Iterable[Run], column: str) -> str:
     late = values[epochs[:rows] >= epochs[rows - 1] / 2]
     least = int(values.argmin())
     return (
-        f"was least at epoch {epochs[least]:,}, {values[least]:.3g}, moved between "
+        f"was smallest at epoch {epochs[least]:,}, {values[least]:.3g}, was between "
         f"{late.min():.3g} and {late.max():.3g} in the second half of training and ended at "
         f"{values[-1]:.3g}"
     )
 
 
 def over_initial(run: Run, column: str) -> float:
-    """Return a column's last value over its value before the first step."""
+    """Return a column's last value divided by its value before the first step."""
     return float(run.columns[column][-1] / run.columns[column][0])

@@ -1,7 +1,7 @@
-"""What a job of an experiment does in its process: compute and store, measure, or train on.
+"""The jobs of an experiment: compute and store, measure the end of a run, or train on from it.
 
-The directory of a computation holds its `result.json`: what was asked, what came out, and a
-checksum. A kill leaves no result, and the same computation starts again.
+The directory of a computation holds its `result.json`: the request, the result and a checksum. A
+killed computation leaves no result, and starts again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Report = Callable[[dict[str, Any]], None]
 
 @dataclasses.dataclass(frozen=True)
 class Computed:
-    """The stored result of a computation, as an analysis gets it.
+    """The stored result of a computation, as given to an analysis.
 
     Attributes:
         result: What the function returned.
@@ -41,7 +41,7 @@ class Computed:
 
 
 def load_computed(path: Path, asked: Mapping[str, Any]) -> Computed | None:
-    """Return the stored result of what was asked; None if there is none, or one of another."""
+    """Return the stored result of a request; None if there is none or it is for another request."""
     found = read_document(path / RESULT)
     if found is None or found.get("asked") != asked:
         return None
@@ -49,7 +49,7 @@ def load_computed(path: Path, asked: Mapping[str, Any]) -> Computed | None:
 
 
 def result_of(path: str | Path) -> dict[str, Any]:
-    """Return what the computation in a directory returned, for one that comes after it."""
+    """Return the result of the computation in a directory, for work that comes after it."""
     found = read_document(Path(path) / RESULT)
     if found is None:
         raise UserError(f"{path} holds no result of a computation")
@@ -58,10 +58,10 @@ def result_of(path: str | Path) -> dict[str, Any]:
 
 
 def compute(payload: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Call a function and store what it returns: a target of jobs.
+    """Call a function and store its result; a target of jobs.
 
-    The payload is {"asked": {"target", "payload", "after"}, "out": directory, "fresh": bool}, and
-    "after": the directory of what it comes after, if it does.
+    The payload is {"asked": {"target", "payload", "after"}, "out": directory, "fresh": bool}. A
+    computation that comes after other work also has "after", the directory of that work.
     """
     asked, path = payload["asked"], Path(payload["out"])
     given = asked["payload"] | ({"after": payload["after"]} if "after" in payload else {})
@@ -84,7 +84,7 @@ def compute(payload: dict[str, Any], report: Report) -> dict[str, Any]:
 
 
 def train_on(payload: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Train from the end of another run: a target of jobs.
+    """Train from the end of another run; a target of jobs.
 
     The payload is {"config", "out": directory, "after": directory, "fresh": bool}.
     """
@@ -106,7 +106,7 @@ def starts_from(config: RunConfig, planned: RunConfig, before: Path) -> bool:
 
 
 def measure_end(payload: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Measure the end of the run that this comes after: the function of `measurement`."""
+    """Measure the end of the run that this comes after; the function that `measurement` names."""
     from ..measures.measuring import measure
 
     run = _check_end(payload["after"])
@@ -122,7 +122,7 @@ def measure_end(payload: dict[str, Any], report: Report) -> dict[str, Any]:
 
 
 def _check_end(path: str) -> Run:
-    """Return a finished run; one that diverged has no end to go on from."""
+    """Return a finished run; raise an error if it diverged or was interrupted."""
     run = load_run(path)
     if run.status in ("diverged", "interrupted"):
         error = UserError(f"the run it comes after has no end to go on from: {path} {run.status}")
@@ -138,5 +138,5 @@ def _function(target: str) -> Callable[[dict[str, Any], Report], Any]:
     except (ImportError, AttributeError, ValueError) as error:
         raise UserError(f"cannot find the function {target!r}: {error}") from None
     if not callable(found):
-        raise UserError(f"{target!r} is no function")
+        raise UserError(f"{target!r} is not a function")
     return found  # type: ignore[no-any-return]

@@ -1,6 +1,6 @@
 """What an experiment is, what it plans, and the data it returns.
 
-Drawing is for `report`, printing for the command line.
+`report` draws, and the command line prints.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Interval:
     def of(
         cls, values: list[float], floor: float = -np.inf, ceiling: float = np.inf
     ) -> Interval | None:
-        """Return the interval, clipped to what the quantity can be; None with one value or none.
+        """Return the interval, clipped to the quantity's range; None for fewer than two values.
 
         >>> Interval.of([1.0, 2.0, 3.0])
         Interval(mean=2.0, low=-0.484..., high=4.484...)
@@ -45,10 +45,10 @@ class Interval:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """One claim and what came out.
+    """One claim and the answer.
 
-    `holds` is True, False, or None for "not assessed"; `reason` says by which rule. `because` says,
-    where the runs can tell, what happened in them; it is made from their numbers.
+    `holds` is True, False, or None for "not assessed"; `reason` says by which rule. `because` says
+    what happened in the runs, if they show it; it is written from their numbers.
     """
 
     claim: str
@@ -69,9 +69,9 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """Everything an analysis says: verdicts, tables (rows of plain values) and plots.
+    """Everything an analysis returns: verdicts, tables (rows of plain values) and plots.
 
-    `finding` is what came out, in plain language; it is made from the numbers.
+    `finding` is the result in plain language, written from the numbers.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -88,8 +88,8 @@ class Planned:
     Attributes:
         name: Unique in the experiment.
         config: What to train.
-        ours: Whether the source does not have this run.
-        after: The name of a planned run whose final parameters this one starts from.
+        ours: Whether the run is ours and not in the source.
+        after: The name of the planned run whose final parameters it starts from, or "".
     """
 
     name: str
@@ -111,17 +111,17 @@ class Planned:
 
 @dataclasses.dataclass(frozen=True)
 class Computation:
-    """A function by name and the plain data to call it with; the dict it returns is stored.
+    """A function's name and the plain data to call it with; the dict that it returns is stored.
 
     Attributes:
         name: Unique in the experiment.
         target: "package.module:function", called as `function(payload, report)`. `report(info)`
-            shows progress; info["done"] is the part that is done, from 0 to 1.
-        payload: Plain data. If the computation comes after another, the function finds the
-            directory of that one in `payload["after"]`.
-        after: The name of the planned run or computation whose result it needs.
-        seconds: How long it is expected to take; decides the order, and what fits a budget.
-        ours: Whether the source does not have it.
+            shows progress; info["done"] is the fraction done, from 0 to 1.
+        payload: Plain data. If `after` is set, the function finds the directory of that run or
+            computation in `payload["after"]`.
+        after: The name of the planned run or computation whose result it needs, or "".
+        seconds: Its expected duration; decides the order, and what fits a budget.
+        ours: Whether the computation is ours and not in the source.
     """
 
     name: str
@@ -148,7 +148,7 @@ def measurement(name: str, run: str, measures: Sequence[str], **options: Any) ->
     Args:
         name: Unique in the experiment.
         run: The name of the planned run.
-        measures: Which measures, as `fl.measure` takes them.
+        measures: Names of measures, as for `fl.measure`.
         options: `seconds` and `ours` of a `Computation`.
     """
     target = "flatlab.experiments.computing:measure_end"
@@ -166,12 +166,12 @@ class Experiment:
         claim: What it claims, in one sentence.
         presets: Name → settings (a spec); a field of the settings can be set by `--set`.
         plan: Settings → runs and computations, the longest first.
-        analyse: (settings, preset, results by name) → findings. The result of a run is a `Run`,
-            that of a computation a `Computed`; those that failed are missing.
+        analyse: (settings, preset, results by name) → findings. A run gives a `Run`, a computation
+            a `Computed`; failed ones are missing.
         module: The file that defines it; its docstring is the experiment's header.
         least: Setting → the smallest value that can decide a claim. By default the sizes and
-            epochs of the preset `lab`, whatever the number of seeds.
-        undecided: Presets that are too small to decide anything, even with larger settings.
+            epochs of the preset `lab`; the number of seeds does not matter.
+        undecided: Presets for a first look, which decide nothing even with larger settings.
     """
 
     id: str
@@ -199,7 +199,7 @@ def too_small(
 ) -> str:
     """Say why settings cannot decide a claim; empty if they can. The arguments are `Experiment`'s.
 
-    An analysis asks it before it judges, and `run` tells the reason.
+    An analysis calls this before it judges, and `run` reports the reason.
     """
     if least is None:
         least = sizes(presets["lab"]) if "lab" in presets else {}
@@ -226,6 +226,6 @@ def sizes(settings: Any) -> dict[str, float]:
 
 
 def shortfalls(settings: Any, least: Mapping[str, float]) -> list[tuple[str, float, float]]:
-    """Return (name, value, least value) of each setting that is smaller than it must be."""
+    """Return (name, value, required value) for each setting that is too small."""
     values = ((name, getattr(settings, name), needs) for name, needs in least.items())
     return [(name, have, needs) for name, have, needs in values if have < needs]

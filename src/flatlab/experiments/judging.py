@@ -1,4 +1,4 @@
-"""Verdicts by an interval over seeds: below a bound, above it, near 1, or a share of the seeds."""
+"""Verdicts from an interval over seeds: below a bound, above it, near 1, or a share of seeds."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from ..theory.frequencies import clopper_pearson
 from .contract import Interval, Verdict
 
 THRESHOLD = 0.1  # test error below which a network generalises
-# Training loss above the least possible, below which a network counts as a minimum. The zero
-# function's is 1, and 0.19 with the logistic loss of smoothing 0.2.
+# A network counts as a minimum if its training loss is less than this above the smallest possible.
+# For the zero function the excess is 1, and 0.19 with the logistic loss of smoothing 0.2.
 INTERPOLATES = 0.01
-# Relative distance within which a trace "approximately reaches" its bound. SAM of a fixed radius
-# leaves the mean of y f at 0.96 to 1.01 in `table1`'s lab, and the bound is proportional to |f|.
+# A trace within this relative distance "approximately reaches" its bound. SAM with a fixed radius
+# ends with a mean of y f of 0.96 to 1.01 in `table1`'s lab, and the bound is proportional to |f|.
 NEAR = 0.1
 
 ANYTHING = (-np.inf, np.inf)
 FRACTION = (0.0, 1.0)
-NO_RUN = "no run is there to judge by"
-TOO_SMALL = "a run diverged, or the sizes are below those of the preset lab"
+NO_RUN = "there is no run to judge by"
+TOO_SMALL = "a run diverged, or the sizes are smaller than in the preset lab"
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """What decides a claim: on which side of a bound a number lies, with its whole interval.
+    """The rule that decides a claim: on which side of a bound the whole interval of a number lies.
 
     Attributes:
         side: "below" or "above" the bound, or "near" it.
         bound: The bound.
-        of: What the number is; empty where the claim's statement says it.
+        of: What the number is; empty if the claim's statement says it.
         touch: The answer if the interval lies on the wrong side and touches the bound: False, or
             None for "not assessed".
         within: Relative distance that counts as near.
@@ -63,7 +63,7 @@ class Rule:
         return False if farthest < 0 or (farthest == 0 and self.touch is False) else None
 
     def says(self, found: Interval, seeds: int) -> str:
-        """Write where the interval lies, or with one seed the value.
+        """Write where the interval lies; with one seed, where the value lies.
 
         >>> Rule("above", 0, "the margin").says(Interval(1, 0.5, 1.5), 3)
         "the margin's interval lies above 0"
@@ -100,13 +100,13 @@ def judge(
     within: tuple[float, float] = ANYTHING,
     paper: str = "yes",
 ) -> Verdict:
-    """Return the verdict on one quantity, one value for each seed; one seed is judged by its value.
+    """Return the verdict on a quantity with one value per seed; one seed is judged by its value.
 
     Args:
         claim: The claim's id.
         statement: The claim in one sentence.
         values: The measured values.
-        rule: What decides the claim; asked only when there is enough to decide.
+        rule: The rule that decides the claim; used only if there is enough to decide.
         decisive: Whether the sizes are large enough to decide the claim at all.
         within: The range of the quantity; the interval is clipped to it.
         paper: What the paper says.
@@ -168,14 +168,15 @@ def on_minimum(
     short: bool = False,
     most: bool = False,
 ) -> Verdict:
-    """Return a verdict on a minimum: without one it fails, or is open if training was short.
+    """Return a verdict on a minimum; without a minimum it fails, or is open if training was short.
 
     Args:
-        verdict: What would be said of a minimum.
-        losses: The training loss of each seed above the least there can be.
+        verdict: The verdict if every seed is at a minimum.
+        losses: The training loss of each seed, minus the smallest possible loss.
         decisive: Whether there is enough to decide at all.
-        short: Whether longer training might have reached one.
-        most: Whether more than half of the seeds are enough; the verdict then counts the others.
+        short: Whether longer training might have reached a minimum.
+        most: Whether it is enough that more than half of the seeds are at a minimum; the verdict
+            then names the number of the others.
     """
     off = [loss for loss in losses if loss >= INTERPOLATES]
     if not decisive or not off:
@@ -207,13 +208,13 @@ def mostly(
     decisive: bool,
     paper: str = "open",
 ) -> Verdict:
-    """Judge "it does so in more than this share of the seeds" by the exact interval of a share."""
+    """Judge "more than this share of the seeds do it" by the exact interval of a share."""
     if not hits:
         return Verdict(claim, statement, paper, None, None, None, None, NO_RUN)
     found, rule = proportion(sum(hits), len(hits)), Rule("above", bound, "the share", touch=None)
     holds, reason = None, TOO_SMALL
     if decisive:
-        # The interval of a share is exact with one seed too.
+        # The interval of a share is exact even with one seed.
         holds, reason = rule.decide(found), rule.says(found, max(len(hits), 2))
     reason = f"{sum(hits)} of {len(hits)} seeds; {reason}"
     return Verdict(claim, statement, paper, found.mean, found.low, found.high, holds, reason)

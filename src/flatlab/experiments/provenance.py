@@ -9,14 +9,14 @@ from pathlib import Path
 
 
 def commit() -> str | None:
-    """Return the commit of the checkout that flatlab runs from, with "-dirty" after changes.
+    """Return the commit of the checkout that flatlab runs from, with "-dirty" if files changed.
 
     None if flatlab is installed elsewhere, or there is no git.
     """
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
-    # Tags are left out, so that the answer is always the hash.
+    # Tags are ignored, so the answer is always the hash.
     question = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
         asked = subprocess.run(

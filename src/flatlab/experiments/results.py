@@ -1,8 +1,8 @@
-"""`Results`: the one document that running anything yields.
+"""`Results`: the document that every run of experiments returns.
 
 `flatlab run` and `flatlab reproduce` print it (`--json`) and store it as `results.json` in the
-folder of the request; pages, tables and `flatlab verify` read it back. Paths in it are relative: a
-figure's to that folder, a run's to the folder of all results, so both can be moved.
+folder of the request; pages, tables and `flatlab verify` read it back. Its paths are relative, so
+folders can be moved: a figure's path to that folder, a run's path to the folder of all results.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FORMAT = 1
 FILE = "results.json"
 AGAIN = "run the command that made it again"
 Word = Literal["holds", "fails", "not assessed"]
-NOT_THE_PAPERS = ("ours", "silent", "open")  # a verdict's `paper` where the claim is not a paper's
+NOT_THE_PAPERS = ("ours", "silent", "open")  # a verdict's `paper` if the claim is not the paper's
 
 
 class _Record(BaseModel):
@@ -36,7 +36,7 @@ class _Record(BaseModel):
 class Judged(_Record):
     """A verdict on one claim, and the experiment and preset it comes from.
 
-    The fields are those of `Verdict`; `verdict` says `holds` in words.
+    The fields are the same as in `Verdict`; `verdict` says `holds` in words.
     """
 
     claim: str
@@ -76,12 +76,12 @@ class RunRecord(_Record):
         experiments: Ids of the experiments that use it.
         digest: The digest of its configuration, or of what was computed.
         path: Its directory, below the folder of all results.
-        status: As in `Run`, or "failed"; what comes after a failure fails too.
+        status: As in `Run`, or "failed"; work that comes after a failure fails too.
         error: Why it failed.
         exit_code: The exit code of its failure; 0 if it did not fail.
         reused: Whether it was done before.
         epochs: How many epochs it trains for.
-        seconds: Time spent on it, in all sittings; None if it is not over.
+        seconds: Time spent on it in all sittings; None if it is not finished.
         sha256: The checksum of its result.json, as sha256sum gives it.
     """
 
@@ -101,9 +101,9 @@ class RunRecord(_Record):
 
 
 class LeftOut(_Record):
-    """An experiment that did not run, or not in full: why, and the seconds that are left.
+    """An experiment that did not run, or not in full: why, and how many seconds are left.
 
-    `seeds` of `of` seeds were run. An experiment that lacks the preset has no estimated seconds.
+    `seeds` of `of` seeds were run. An experiment without the preset has no estimated seconds.
     """
 
     experiment: str
@@ -114,7 +114,7 @@ class LeftOut(_Record):
 
 
 class Part(_Record):
-    """What came of one experiment; its verdicts stand in `Results.verdicts`.
+    """The results of one experiment; its verdicts are in `Results.verdicts`.
 
     Attributes:
         id: The experiment.
@@ -122,19 +122,19 @@ class Part(_Record):
         figure: Which figure or table of it.
         claim: What it claims.
         settings: The settings it was run with.
-        seeds: How many seeds were run; None if it draws nothing.
-        of: How many were asked for.
-        runs: How many runs are behind it.
-        digests: The digests of these.
-        epochs: How many epochs they have together.
-        training_seconds: Seconds spent on its runs, in all sittings, one after the other.
+        seeds: How many seeds were run; None if nothing is random.
+        of: How many seeds were asked for.
+        runs: How many runs it used.
+        digests: The digests of these runs.
+        epochs: The sum of their epochs.
+        training_seconds: The sum of the seconds spent on its runs, in all sittings.
         wall_seconds: Seconds while at least one of its runs was under way, in the last sitting
-            that had any to do; None if that is unknown.
-        paper_epochs: Epochs of the paper's own runs; None where it says nothing of hours.
-        paper_hours: Hours they took by the paper's statement.
-        paper_hours_per_epoch: The paper's statement.
-        finding: What came out, in plain language.
-        notes: What a reader should know.
+            that had work to do; None if unknown.
+        paper_epochs: Epochs of the paper's own runs; None if the paper states no hours.
+        paper_hours: Hours of these runs according to the paper.
+        paper_hours_per_epoch: Hours of an epoch according to the paper.
+        finding: The result in plain language.
+        notes: Remarks for the reader.
         tables: Name → rows of plain values.
         figures: Files of its pictures, in the folder of the results.
     """
@@ -161,26 +161,26 @@ class Part(_Record):
 
 
 class Results(_Record):
-    """Everything that came of one request.
+    """All results of one request.
 
     Attributes:
-        format: The number of this form of the document.
+        format: The version number of the document's format.
         ids: The experiments and sources that were asked for.
-        preset: In which preset.
+        preset: The name of the preset.
         status: "done", "out of time" (the budget ended before all chosen runs were done) or
             "interrupted" (nothing is analysed).
         folder: Where the document and its pictures are.
-        experiments: What came of each experiment.
+        experiments: The results of each experiment.
         verdicts: All verdicts, in the order of the experiments.
-        left_out: What did not run.
-        runs: What is behind the verdicts.
+        left_out: The experiments that did not run, or not in full.
+        runs: The runs and computations behind the verdicts.
         budget_seconds: The budget, or None.
         jobs: How many runs at a time.
-        wall_seconds: From beginning to end, in the last sitting that had anything to do.
+        wall_seconds: From beginning to end, in the last sitting that had work to do.
         training_seconds: Seconds spent on all runs, in all sittings.
         epochs: Epochs of all runs.
         paper_epochs: Epochs of the paper's own runs.
-        paper_hours: Hours they took by the paper's statement.
+        paper_hours: Hours of these runs according to the paper.
         commit: The commit of flatlab.
         versions: Versions of the libraries.
         machine: Processor, cores and system.
@@ -213,7 +213,7 @@ class Results(_Record):
         ids, digests = {part.id for part in self.experiments}, {run.digest for run in self.runs}
         for verdict in self.verdicts:
             if verdict.experiment not in ids:
-                raise ValueError(f"{verdict.claim} is of {verdict.experiment}, which is not there")
+                raise ValueError(f"{verdict.claim}: {verdict.experiment} is missing")
         for part in self.experiments:
             if not digests.issuperset(part.digests):
                 raise ValueError(f"{part.id} has runs that are not listed")
@@ -231,7 +231,7 @@ class Results(_Record):
 
     @property
     def done(self) -> int:
-        """How many runs are over."""
+        """How many runs are finished."""
         return sum(run.seconds is not None for run in self.runs)
 
     def of(self, experiment: str) -> tuple[Judged, ...]:
@@ -239,7 +239,7 @@ class Results(_Record):
         return tuple(v for v in self.verdicts if v.experiment == experiment)
 
     def summary(self) -> str:
-        """Say in a few sentences what came out."""
+        """Summarise the results in a few sentences."""
         own = [v for v in self.verdicts if v.paper not in NOT_THE_PAPERS]
         text = f"{len(self.verdicts)} claims: {_counted(self.verdicts)}."
         if 0 < len(own) < len(self.verdicts):
@@ -277,7 +277,7 @@ class Results(_Record):
             where: What to call it in an error.
 
         Raises:
-            UserError: It is not flatlab's, or of another format.
+            UserError: It is not a document of flatlab, or has another format.
             StoreError: It is damaged or was changed by hand; the message names the field.
         """
         try:
@@ -301,7 +301,7 @@ class Results(_Record):
 
 
 def stored(out: Path) -> dict[Path, Results]:
-    """Return folder → results, of all that can be read below a folder, the newest first."""
+    """Return folder → results for all results below a folder that can be read, the newest first."""
     found = {}
     paths = [path for path in out.glob(f"*/{FILE}") if path.is_file()]
     for path in sorted(paths, key=lambda path: -path.stat().st_mtime_ns):

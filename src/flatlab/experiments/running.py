@@ -32,7 +32,7 @@ from .results import LeftOut, Results
 from .work import Done, Work, carry_out, estimate, find_work
 
 Status = Literal["done", "out of time", "interrupted"]
-# Called with the number of runs, name → expected seconds of those to do, and the workers.
+# Called with the number of runs, name → expected seconds of the runs to do, and the workers.
 OnPlan = Callable[[int, Mapping[str, float], int], None]
 # Called with the id of an experiment that is about to be analysed.
 OnAnalysis = Callable[[str], None]
@@ -52,20 +52,20 @@ def run(
     on_event: OnEvent | None = None,
     on_analysis: OnAnalysis | None = None,
 ) -> Results:
-    """Run experiments: do what is not yet done, analyse what is complete, store the results.
+    """Run experiments: do the work that is not done yet, analyse it, store the results.
 
     Args:
-        ids: Ids of experiments, or sources for all of theirs.
-        preset: Which preset; an experiment without it is left out.
+        ids: Ids of experiments, or sources for all their experiments.
+        preset: Name of the preset; an experiment without it is left out.
         out: Folder for results.
-        seeds: Number of seeds, if not the preset's.
+        seeds: Number of seeds; by default from the preset.
         changes: Setting → value; applies to the experiments that have the setting.
         workers: Runs at a time; None is one for each core, 0 runs all in this process.
-        budget: Seconds of wall-clock for preparation and training; None is no end.
-        fresh: Whether to run again what is done.
-        on_plan: Hears what there is to do before it starts.
-        on_event: Hears of the events of jobs, and of "reused" for each run that was done before.
-        on_analysis: Hears of each analysis before it starts.
+        budget: Seconds of wall-clock for preparation and training; None for no limit.
+        fresh: Whether to run finished work again.
+        on_plan: Called with the work to do before it starts.
+        on_event: Called for each event of a job, and with "reused" for each run done before.
+        on_analysis: Called before each analysis.
 
     Raises:
         UserError: An id, a preset, a setting or a value is not allowed.
@@ -102,7 +102,7 @@ def run(
 
 
 def folder_name(ids: Sequence[str], preset: str) -> str:
-    """Return the name of the folder of a request, below that of all results.
+    """Return the name of a request's folder, which is in the folder of all results.
 
     >>> folder_name(["source/figure"], "lab"), folder_name(["one/a", "one/b"], "lab")
     ('source-figure-lab', 'one-a+one-b-lab')
@@ -115,7 +115,7 @@ def folder_name(ids: Sequence[str], preset: str) -> str:
 
 @contextlib.contextmanager
 def _held(folders: Sequence[Path], out: Path) -> Iterator[None]:
-    """Make the folders and hold them: two that run the same would find its runs busy."""
+    """Make the folders and lock them, so that no other process runs the same experiments there."""
     ensure_directory(out)
     ensure_directory(out / "runs")
     with contextlib.ExitStack() as stack:
@@ -127,7 +127,7 @@ def _held(folders: Sequence[Path], out: Path) -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True)
 class _Request:
-    """What one call of `run` is about; its folders are held."""
+    """One call of `run`; its folders are locked."""
 
     ids: tuple[str, ...]
     preset: str

@@ -25,7 +25,7 @@ NAMES = {
 
 
 def tables(found: Compared) -> dict[str, list[dict[str, Any]]]:
-    """Return means over seeds, a row for each arm, with the interval of the test error."""
+    """Return a row for each arm: means over seeds, with the interval of the test error."""
     rows = []
     for key, arm in found.arms.items():
         runs = found.runs[key]
@@ -63,7 +63,7 @@ def plots(found: Compared) -> tuple[Plot, ...]:
 
 
 def final_values(found: Compared) -> Plot:
-    """Return the picture of final values: test error, and trace over its floor where known."""
+    """Return the picture of final values: test error, and trace over its floor if known."""
     floors = all(found.floors.values())
     trace = found.over_floor if floors else lambda key: found.final(key, "trace_ggn")
     row = error_and_trace(
@@ -105,7 +105,7 @@ def error_and_trace(
 def histories(
     name: str, title: str, found: Compared, keys: Iterable[str], columns: Mapping[str, str]
 ) -> Plot:
-    """Return a picture of columns through training, a panel for each: column → its name."""
+    """Return a picture with a panel for each column through training; `columns`: column → title."""
     keys = list(keys)
     panels = tuple(
         through_training(found, keys, column, words, words) for column, words in columns.items()
@@ -121,9 +121,9 @@ def through_training(
     ylabel: str,
     references: tuple[Reference, ...] = (),
 ) -> Curves:
-    """Return one column through training, a curve for each arm.
+    """Return the panel of one column through training, with a curve for each arm.
 
-    Test error has a linear axis with chance marked, everything else a logarithmic one.
+    Test error has a linear axis with chance marked, all other columns a logarithmic one.
     """
     drawn = curves(found, keys, column)
     if column == "test_error":
@@ -132,13 +132,13 @@ def through_training(
 
 
 def curves(found: Compared, keys: Iterable[str], column: str) -> tuple[Curve, ...]:
-    """Return a curve for each arm; runs that lack the column, and arms without runs, are left out.
+    """Return a curve for each arm; runs without the column and arms without runs are left out.
 
-    A run that diverged has fewer rows: curves are drawn over what all seeds of an arm share.
+    A run that diverged has fewer rows, so a curve ends at the last row that all its seeds have.
     """
     keys = list(keys)
     roles = [found.arms[key].role or key for key in keys]
-    if len(set(roles)) < len(keys):  # arms of one kind have a colour each here
+    if len(set(roles)) < len(keys):  # here each arm has its own colour
         roles = keys
     made = []
     for key, role in zip(keys, roles, strict=True):
@@ -161,9 +161,9 @@ def against(
 
     Args:
         x: The values of the setting.
-        lines: Label → keys of the arms in the order of x; seeds that all of them have are drawn.
+        lines: Label → keys of the arms in the order of x; only seeds that all arms have are drawn.
         found: The runs.
-        value: What of a run is drawn.
+        value: Run → the value to draw.
     """
     made = []
     for label, keys in lines.items():

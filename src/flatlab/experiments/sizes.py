@@ -18,7 +18,7 @@ Positive = Annotated[float, Field(gt=0)]
 
 @spec
 class Sizes:
-    """Sizes of a comparison on xor. Defaults are those of Wen, Li & Ma, who show one run."""
+    """Sizes of a comparison on xor. Defaults are from Wen, Li & Ma, who show one run."""
 
     seeds: Seeds = 1
     width: Count = 500

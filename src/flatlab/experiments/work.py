@@ -1,7 +1,7 @@
-"""The runs and computations of some experiments: found where they are done, made once where not.
+"""The work of experiments, their runs and computations: find what is done, do the rest once.
 
-Each is named by a digest of what it is, so two experiments that plan the same run under different
-names share it, in one call as in one folder.
+A digest of its content names each run and computation. So two experiments that plan the same run
+under different names share it, in one call and in one folder.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Work:
         planned: What to do.
         before: The digest of the work it comes after, or "".
         path: Its directory.
-        made: What is there, if it is over; None if it is still to do.
+        made: Its result; None if it is still to do.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Done:
-    """What came of the work, by digest: results, and how the jobs ended that were started."""
+    """Results of the work by digest, and how each started job ended."""
 
     made: Mapping[str, Made]
     outcomes: Mapping[str, Outcome]
@@ -71,7 +71,7 @@ class Done:
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """A line of a plan: its digest, the digest of what it comes after or "", and what it is."""
+    """A line of a plan: its digest, the digest of the work it comes after or "", and what to do."""
 
     key: str
     before: str
@@ -79,16 +79,16 @@ class Item:
 
 
 def planned_work(experiment: Experiment, settings: Any) -> dict[str, Item]:
-    """Return name → what an experiment plans; what comes after another follows it.
+    """Return an experiment's plan as name → item; an item follows the one it comes after.
 
     Raises:
-        UserError: This machine cannot hold a network.
-        ValueError: A name is not unique, or `after` names nothing that is planned.
+        UserError: A network does not fit into this machine's memory.
+        ValueError: A name is not unique, or `after` is not the name of a planned item.
     """
     plan = experiment.plan(settings)
     by_name = {p.name: p for p in plan}
     if len(by_name) < len(plan):
-        raise ValueError(f"{experiment.id} plans two runs of one name")
+        raise ValueError(f"{experiment.id} plans two runs with the same name")
     items: dict[str, Item] = {}
 
     def item_of(p: Planned | Computation, above: tuple[str, ...] = ()) -> Item:
@@ -107,16 +107,16 @@ def planned_work(experiment: Experiment, settings: Any) -> dict[str, Item]:
 
 
 def asked_of(planned: Computation, before: str) -> dict[str, Any]:
-    """Return what identifies a computation, as plain data."""
+    """Return the plain data that identifies a computation."""
     return {"target": planned.target, "payload": dict(planned.payload), "after": before}
 
 
 def find_work(plans: Iterable[Mapping[str, Item]], out: Path, fresh: bool) -> dict[str, Work]:
     """Return digest → work, in the order of the plans.
 
-    A run goes to `out/runs/<name>-<digest>`, or to where it is under another of its names. What is
-    there under a name that is not planned here is used if it is over, and otherwise left to those
-    who make it.
+    A run goes to `out/runs/<name>-<digest>`, or to its existing directory under another of its
+    planned names. A directory with this digest under a name not planned here is used if the run is
+    finished; otherwise it is left to the experiment that made it.
     """
     names: dict[str, list[str]] = {}
     items: dict[str, Item] = {}
@@ -152,15 +152,15 @@ def carry_out(
     until: float | None = None,
     order: Sequence[str] | None = None,
 ) -> Done:
-    """Do what is not yet done. What comes after another starts when that is done.
+    """Do the work that is not done yet. Work that comes after other work waits for it.
 
     Args:
         work: Digest → work.
         workers: Processes at once; None is one for each core.
         fresh: Whether work in progress starts again.
-        on_event: Hears of the events of jobs, and of "reused" for each that is over.
+        on_event: Called for each event of a job, and with "reused" for each finished piece of work.
         until: The `time.monotonic()` at which to stop.
-        order: Digests in the order to do them in; by default that of `work`.
+        order: Digests in the order of execution; by default the order of `work`.
     """
     made: dict[str, Made] = {}
     for key, one in work.items():
@@ -178,7 +178,7 @@ def carry_out(
 
 
 def estimate(work: Mapping[str, Work], out: Path) -> dict[str, float]:
-    """Return digest → expected seconds, of the work that is not done."""
+    """Return digest → expected seconds for the work that is not done."""
     missing = {key: one.planned for key, one in work.items() if one.made is None}
     model = CostModel.calibrated(finished(out)) if missing else CostModel()
     return {
@@ -188,7 +188,7 @@ def estimate(work: Mapping[str, Work], out: Path) -> dict[str, float]:
 
 
 def finished(out: Path) -> Iterator[tuple[RunConfig, float]]:
-    """Yield the configuration and the training seconds of every run in a folder that is done."""
+    """Yield the configuration and the training seconds of every finished run in a folder."""
     for path in run_directories(out / "runs"):
         with contextlib.suppress(FlatlabError):
             store = read_store(path)
@@ -207,7 +207,7 @@ def _load(one: Work) -> Made:
 
 
 def _first_of_each_kernel_first(keys: Sequence[str], work: Mapping[str, Work]) -> list[str]:
-    """Bring forward one run for each kernel: two that need the same would both compile it."""
+    """Move one run for each kernel to the front, so that no two runs compile the same kernel."""
     seen: set[tuple[object, ...]] = set()
     first = []
     for key in keys:
@@ -220,7 +220,7 @@ def _first_of_each_kernel_first(keys: Sequence[str], work: Mapping[str, Work]) -
 
 
 def _over(one: Work, paths: Iterable[Path], earlier: Work | None) -> Work:
-    """Return the work with the first result that is over; a damaged one is left to its job."""
+    """Return the work with the first finished result; its job replaces a damaged one."""
     for path in paths:
         with contextlib.suppress(FlatlabError):
             there = dataclasses.replace(one, path=path)
@@ -230,7 +230,7 @@ def _over(one: Work, paths: Iterable[Path], earlier: Work | None) -> Work:
 
 
 def _holds(path: Path, config: RunConfig, earlier: Work | None) -> bool:
-    """Return whether a directory holds a run of a configuration that is over."""
+    """Return whether a directory holds a finished run of a configuration."""
     store = read_store(path)
     if (store.load_result() or {}).get("status") not in OVER:
         return False

@@ -1,4 +1,4 @@
-"""What the experiments on xor share: networks with and without bias, runs, and words."""
+"""Common parts of the experiments on xor: networks with and without bias, runs, and lists."""
 
 from __future__ import annotations
 

@@ -1,31 +1,32 @@
-"""Which algorithms reach the floor of the trace, and which generalise? Twelve beside each other.
+"""Which algorithms reach the floor of the trace, and which generalise? Twelve algorithms compared.
 
 Source:   this laboratory; Section 2 of Wen, Li & Ma 2023 names 1-SAM and label-noise SGD as
           minimisers of the trace, and tries 1-SAM alone.
 Command:  flatlab run beyond/algorithms
 Seconds:  161 of training on one core (lab, 3 seeds, two runs at a time)
-Claim:    1-SAM and label-noise SGD reach the floor of the trace with bias; of the others, and of
-          which ones generalise, the paper says nothing.
+Claim:    1-SAM and label-noise SGD reach the floor of the trace with bias; the paper says nothing
+          about the others, nor about which algorithms generalise.
 Expected: 1-SAM at its floor with bias and not generalising there; everything else is open.
 
 What is chosen:
 - xor at the paper's sizes. Every arm has the same number of gradients of single examples, 2 E n: E
-  epochs where a step has two gradients (SAM), 2 E where it has one (SGD). m-SAM takes the gradient
-  and the ascent over m examples, so that it makes n/m steps an epoch with the same learning rate:
-  few for large m. Of an arm whose trace still falls by a tenth in the second half of its gradients
-  nothing is said to fail: it is on its way when they are used up. Learning rate 0.01 and radius
-  0.05 are those of the paper's rows 1b and 4b, weight decay 0.05 that of 1a and 4a.
-- Label noise ±0.5 is ρ/√lr: to leading order its regulariser, (lr σ²/2) Tr ∇²L, is then that of
-  1-SAM, (ρ²/2) Tr ∇²L. Noise keeps the training loss at some 0.03; the trace is read there.
-- Large learning rates, and un-normalised SAM of a radius that matters, diverge from this start (the
-  gradients' squares are 83 on average and SGD needs lr‖∇f‖² < 1). They are warmed up in 24 phases:
-  the learning rate from 0.01 by a tenth each to 0.09, where the floor is the edge of stability;
-  the radius from 0 and 0.001 by three tenths each to 0.32. Learning rates that grow by factors of
-  2, √2 and 1.2 were seen to diverge. A diverged arm stands with its last finite state and is not
-  judged.
-- SGD with weight decay is run in float64: in float32 the weights that decay end as subnormal
-  numbers, on which processors are slow.
-- Without bias the floor 4√d is reached only on kinks, so that only the traces with bias are judged.
+  epochs if a step has two gradients (SAM), 2 E if it has one (SGD). m-SAM takes the gradient and
+  the ascent over m examples, so it makes n/m steps an epoch with the same learning rate: few for
+  large m. If an arm's trace still falls by a tenth in the second half of its gradients, none of its
+  claims fails: training was too short. Learning rate 0.01 and radius 0.05 are from the paper's rows
+  1b and 4b, weight decay 0.05 from 1a and 4a.
+- Label noise ±0.5 is ρ/√lr. To leading order its regulariser (lr σ²/2) Tr ∇²L then equals the
+  regulariser of 1-SAM, (ρ²/2) Tr ∇²L. Noise keeps the training loss at about 0.03; the trace is
+  read there.
+- Large learning rates, and un-normalised SAM with a radius large enough to matter, diverge from
+  this start (‖∇f‖² is 83 on average and SGD needs lr‖∇f‖² < 1). They are warmed up in 24 phases:
+  the learning rate grows from 0.01 by a tenth each to 0.09, where the floor is the edge of
+  stability; the radius starts at 0 and 0.001 and grows by three tenths each to 0.32. Learning rates
+  that grow by factors of 2, √2 and 1.2 diverged. The last finite state of a diverged arm is shown
+  and not judged.
+- SGD with weight decay is run in float64: in float32 the decaying weights become subnormal numbers,
+  which are slow to compute with.
+- Without bias the floor 4√d is reached only on kinks, so only the traces with bias are judged.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ LABELS = {
     "sgd_decay": "SGD + weight decay",
     "gd_decay": "GD + weight decay",
 }
-PREDICTED = ("sam1", "label_noise")  # what Section 2 says prefers small traces
+PREDICTED = ("sam1", "label_noise")  # these prefer small traces according to Section 2
 
 
 @spec
 class Settings(Sizes):
-    """Sizes and lengths; `epochs` are those of SAM. Fields can be changed with --set."""
+    """Sizes and lengths; `epochs` is for SAM. Fields can be changed with --set."""
 
     seeds: Count = 3
     n_test: Count = 5_000
@@ -110,7 +111,7 @@ def schedule(key: str, s: Settings) -> tuple[Phase, ...]:
 
 
 def shares(epochs: int) -> list[int]:
-    """Split epochs among the phases of a warm-up, the last taking what is left.
+    """Split epochs evenly among the phases of a warm-up; the last phase takes the remainder.
 
     >>> shares(100)[0], shares(100)[-1], sum(shares(100))
     (4, 8, 100)
@@ -137,7 +138,7 @@ def arms(s: Settings) -> list[Arm]:
 
 
 def verdicts(found: Compared) -> list[Verdict]:
-    """Judge of each algorithm: is its trace at the floor with bias, and does it generalise?"""
+    """Judge for each algorithm: is its trace at the floor with bias, and does it generalise?"""
     judged = []
     for key, label in LABELS.items():
         verdict = near(
@@ -177,14 +178,14 @@ def _unless_moving(found: Compared, verdict: Verdict, key: str) -> Verdict:
         return verdict
     half = found.each(key, lambda run: at(run, run.config.epochs // 2, "trace_ggn"))
     reason = (
-        "it is still on its way when its gradients are used up: the trace went from "
+        "it is unfinished when its gradients are used up: the trace went from "
         f"{np.mean(half):.1f} to {found.mean(key, 'trace_ggn'):.1f} in their second half"
     )
     return dataclasses.replace(verdict, holds=None, reason=reason)
 
 
 def said_of(key: str, name: str) -> str:
-    """Return what the paper shows of an algorithm's generalisation (its Figures 1 and 4)."""
+    """Return the paper's answer on an algorithm's generalisation (its Figures 1 and 4)."""
     if key == "sam1":
         return "no (Figure 4)" if name == "bias" else "yes (Figure 1)"
     if key == "gd_decay":
@@ -215,7 +216,7 @@ def _flat(found: Compared) -> list[str]:
 
 
 def finding(found: Compared) -> str:
-    """Say which reach the floor, which generalise, and which do both, by means over seeds."""
+    """Say which algorithms reach the floor, which generalise, and which do both, on average."""
     flat, with_bias = _flat(found), _generalise(found, "bias")
     both = [label for label in flat if label in with_bias]
     lost = [
@@ -241,7 +242,7 @@ def finding(found: Compared) -> str:
 
 
 def plots(found: Compared) -> tuple[Plot, ...]:
-    """Return the final values, and how the most telling algorithms go down with bias."""
+    """Return the final values, and the histories of the most telling algorithms with bias."""
     shown = ("sam1", "label_noise", "usam", "large_lr", "sam5", "gd_decay")
     columns = {column: NAMES[column] for column in ("train_loss", "test_error", "trace_ggn")}
     title = "With bias: equal gradients, SAM has half the epochs"

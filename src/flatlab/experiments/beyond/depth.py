@@ -13,10 +13,10 @@ What is chosen here:
 - P_xor with d = 30 and n = 100; 1-SAM at learning rate 0.01 and radius 0.05 (rows 1b and 11b of the
   paper's Table 2). Only the first layer may have a bias. Initial weights, order, loss and the test
   error at f = 0 are as in `wen2023/table1`.
-- All depths have width 100, not the paper's 500: five layers of width 500 take some 55 ms an epoch
+- All depths have width 100, not the paper's 500: five layers of width 500 take about 55 ms an epoch
   and would not come near their floor in time.
-- Two layers run 20,000 epochs and the deeper ones 3,000, which brings every arm with bias to its
-  floor; a second radius (row 4b) is left out. The test error still moves slowly then, which
+- Two layers run 20,000 epochs and deeper networks 3,000, which brings every arm with bias to its
+  floor; a second radius (row 4b) is left out. The test error still moves slowly then, as
   `depth-histories` shows.
 - Floors: (2/n) Σ D|y|^{2(D−1)/D}‖x'‖^{2/D} with x' = (x, 1) with bias and x' = x without. Without
   bias the floor is a bound that need not be attained.
@@ -66,7 +66,7 @@ def key(depth: int, bias: str) -> str:
 
 
 def architecture(depth: int, bias: bool, width: int) -> Architecture:
-    """Return the network; two layers have a kernel of their own."""
+    """Return the network; two layers have their own kernel."""
     if depth == 2:
         return TwoLayer(width=width, bias=bias)
     return Deep(depth=depth, width=width, bias_first=bias)
@@ -132,13 +132,13 @@ def verdicts(found: Compared) -> list[Verdict]:
 
 
 def persists(found: Compared, depth: int) -> bool:
-    """Return whether, in the mean, a depth answers as two layers are said to."""
+    """Return whether a depth gives, on average, the paper's answer for two layers."""
     without = found.mean(key(depth, "no_bias"), "test_error")
     return without < THRESHOLD <= found.mean(key(depth, "bias"), "test_error")
 
 
 def finding(found: Compared) -> str:
-    """Say at which depths the answer of two layers persists."""
+    """Say at which depths the answer for two layers persists."""
 
     def error(depth: int, bias: str) -> str:
         k = key(depth, bias)

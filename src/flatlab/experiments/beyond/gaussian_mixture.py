@@ -3,8 +3,8 @@
 Source:   open question; Wen, Li & Ma 2023 have xor on the corners of the cube.
 Command:  flatlab run beyond/gaussian-mixture
 Seconds:  125 of training on one core (lab, 3 seeds, two runs at a time)
-Claim:    open. On the cube 1-SAM with bias ends in flat minima that generalise worse than those of
-          gradient descent with weight decay, and without bias it generalises.
+Claim:    open. On the cube 1-SAM with bias ends in flat minima that generalise worse than the
+          minima of gradient descent with weight decay, and without bias it generalises.
 Expected: as on the cube: with bias 1-SAM's test error is above gradient descent's and above its own
           without bias.
 
@@ -12,12 +12,12 @@ What is chosen here:
 - Four Gaussian clusters N(c, I) around c = separation·(±1, ±1, 0, …, 0), y the product of the two
   signs, d = 30, n = 100 and n = 400. Separations 1.5, 2 and 3, where the best classifier
   sign(x1·x2) errs with probability 2p(1 − p), p = Φ(−separation): 0.125, 0.044 and 0.0027.
-- Two-layer ReLU networks of width 500. 1-SAM at learning rate 0.003 (0.01, which the paper has for
-  the cube, diverges: inputs are longer) and radius 0.05, 6,000 epochs at n = 100 and 1,500 at
+- Two-layer ReLU networks of width 500. 1-SAM at learning rate 0.003 (the paper's 0.01 for the cube
+  diverges, because inputs are longer) and radius 0.05, 6,000 epochs at n = 100 and 1,500 at
   n = 400; full-batch gradient descent at learning rate 0.01 with weight decay 0.05, 5,000 and 3,000
   epochs.
-- Labels belong to clusters, so that a few training labels disagree with sign(x1·x2) and every
-  interpolating network memorises those. Gradient descent does not: weight decay keeps its training
+- Labels belong to clusters, so a few training labels disagree with sign(x1·x2), and every
+  interpolating network memorises them. Gradient descent does not: weight decay keeps its training
   loss above zero.
 """
 
@@ -177,7 +177,7 @@ def verdicts(found: Compared) -> list[Verdict]:
 
 
 def finding(found: Compared) -> str:
-    """Say what the test errors are, beside the best possible one."""
+    """Report the test errors and the best possible one."""
     lines = []
     for size in SIZES:
         for separation in found.settings.separations:

@@ -4,16 +4,16 @@ Source:   open question; Wen, Li & Ma 2023 have y = x1·x2 only (Figures 1 and 4
 Command:  flatlab run beyond/parity-k
 Seconds:  210 of training on one core (lab, 3 seeds, two runs at a time)
 Claim:    open for k = 1, 3, 4. For k = 2 and n = 100, 1-SAM generalises without bias, not with it.
-Expected: k = 1 generalises everywhere; k = 2 as in the paper; k = 3 not without bias, whatever n,
-          since σ(w·x) = (|w·x| + w·x)/2 makes the odd part of such a network linear; k = 4 open.
+Expected: k = 1 generalises everywhere; k = 2 as in the paper; k = 3 fails without bias for every n,
+          since σ(w·x) = (|w·x| + w·x)/2 makes the odd part of the network linear; k = 4 open.
 
 What is chosen here:
 - y = x1⋯xk uniformly on {±1}^30; two-layer ReLU networks of width 500; n = 100 and n = 400.
 - 1-SAM at learning rate 0.01 and radius 0.05 (row 1b of the paper's Table 2), 2,000 epochs at
   n = 100 and 1,000 at n = 400. The baseline is full-batch gradient descent at learning rate 0.01
   with weight decay 0.05 (row 1a), 8,000 and 4,000 epochs.
-- At n = 400 and k ≥ 3 the baseline has not interpolated by then (the training loss is in the
-  table): it says what the paper's row does in this time, not what it would end in.
+- At n = 400 and k ≥ 3 the baseline does not interpolate by then (the training loss is in the
+  table). It shows what the paper's row does in this time, not where it would end.
 - A network generalises if its test error is below 10 %, by the interval over seeds.
 """
 
@@ -110,7 +110,7 @@ def arms(s: Settings) -> list[Arm]:
 
 
 def expected(k: int, size: str, bias: str) -> str:
-    """Return what the paper, or a line of algebra, says of 1-SAM."""
+    """Return the answer of the paper, or of a line of algebra, for 1-SAM."""
     if k == 2 and size == "small":
         return "✓" if bias == "no_bias" else "✗"
     return "✗ not representable" if k == 3 and bias == "no_bias" else "open"
@@ -156,7 +156,7 @@ def verdicts(found: Compared) -> list[Verdict]:
 
 
 def finding(found: Compared) -> str:
-    """Say which orders are learnt, by whom, from how many examples."""
+    """Say which orders each algorithm learns, and from how many examples."""
     lines, orders = [], found.settings.orders
     for size in SIZES:
         n = examples(size, found.settings)

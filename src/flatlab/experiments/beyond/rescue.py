@@ -1,7 +1,7 @@
-"""Can SAM be steered to the flattest minimum that generalises, where with bias it finds another?
+"""With bias SAM misses the flattest minimum that generalises. Can it be steered there?
 
-Source:   this laboratory; Wen, Li & Ma 2023 prove that such a minimum is there (Proposition 4.2)
-          and see 1-SAM miss it (Figure 4).
+Source:   this laboratory; Wen, Li & Ma 2023 prove that such a minimum exists (Proposition 4.2) and
+          show a run of 1-SAM that misses it (Figure 4).
 Command:  flatlab run beyond/rescue
 Seconds:  940 of training on one core (lab, 3 seeds, two runs at a time)
 Claim:    open: the paper offers no remedy.
@@ -10,24 +10,24 @@ Expected: plain 1-SAM with bias fails. A remedy succeeds if the test error is be
 
 What is chosen:
 - xor at the paper's sizes; both rows of Figure 4b, shortened to 20,000 epochs in all.
-- 1-SAM drifts on the floor for long: in `table1`'s run at the paper's lengths (seed 0) the test
-  error is 0.15 at epoch 8,000 and 0.34 at the end. So four remedies are also run for the 80,000 and
-  160,000 epochs that `table1` has in `lab`, to see whether they last; they are those that succeeded
-  in every seed of 20,000 epochs.
-- Every remedy is one change to them, in two strengths fixed beforehand: weight decay on the bias
-  alone; a smaller or no learning rate of the bias, which still takes part in the ascent and in the
-  trace; fresh Gaussian noise on the inputs at every step; radii a half and a fifth of the paper's;
-  weight decay on everything.
-- Early stopping takes the logged epoch with the smallest test error of the plain runs. The test
-  set plays the validation set and is not drawn afresh, so that the error at the chosen epoch is a
-  little too small, which favours the remedy. `beyond.rescue.any_epoch` asks whether any logged
-  epoch of a plain run has both; if not, no validation set could have helped.
+- 1-SAM drifts on the floor for a long time: in `table1`'s run at the paper's lengths (seed 0) the
+  test error is 0.15 at epoch 8,000 and 0.34 at the end. So the four remedies that succeeded in
+  every seed of 20,000 epochs are also run for the 80,000 and 160,000 epochs of `table1` in `lab`,
+  to see whether they last.
+- Every remedy is one change to these runs, in two strengths fixed beforehand: weight decay on the
+  bias alone; a smaller or zero learning rate of the bias, which still takes part in the ascent and
+  in the trace; fresh Gaussian noise on the inputs at every step; radii a half and a fifth of the
+  paper's; weight decay on everything.
+- Early stopping takes the logged epoch of a plain run with the smallest test error. The test set
+  also serves as the validation set, so the error at the chosen epoch is a little too small, which
+  favours the remedy. `beyond.rescue.any_epoch` asks whether any logged epoch of a plain run
+  succeeds; if not, no validation set could have helped.
 - One number decides: the larger of (test error)/0.1 and |trace/floor − 1|/0.1, below 1 for a
-  success. Traces are those of the Gauss–Newton part, as everywhere.
+  success. The trace is the Gauss–Newton trace, as everywhere.
 - The larger weight decay on everything is run in float64: in float32 weights would decay to
-  subnormal numbers, on which processors are slow.
-- The network without bias stands beside them, measured by the floor of the network with bias, of
-  which it is the case b = 0 but for the bias's share of the trace.
+  subnormal numbers, which are slow to compute with.
+- The network without bias is shown for comparison, with the floor of the network with bias. It is
+  that network with b = 0, except that its trace lacks the bias's part.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ PRESETS = {
 
 
 def schedule(key: str, s: Settings, long: bool = False) -> list[Phase]:
-    """Return both phases with a remedy's change; radii are factors on those of the paper."""
+    """Return both phases with a remedy's change; a remedy's radius is a factor on the paper's."""
     first, second = (s.long_epochs, s.long_epochs_second) if long else (s.epochs, s.epochs_second)
     phases = of_table2("4b", [first, second])
     changes = dict(CHANGES.get(key, ("", {}))[1])
@@ -132,9 +132,9 @@ def lasting(key: str) -> str:
 
 
 def stopped(run: Run) -> Run:
-    """Return a run as it was at the logged epoch with the smallest test error, the last of equals.
+    """Return a run cut at the logged epoch with the smallest test error, the last one in a tie.
 
-    Epoch 0, before any training, is no choice.
+    Epoch 0, before any training, does not count.
     """
     errors = run.columns["test_error"][1:]
     last = len(errors) - int(np.argmin(errors[::-1])) if len(errors) else 0
@@ -142,7 +142,7 @@ def stopped(run: Run) -> Run:
 
 
 def miss(test_error: float, ratio: float) -> float:
-    """Return the larger of both distances, each over its limit; below 1 is a success.
+    """Return the larger of both distances, each divided by its limit; below 1 is a success.
 
     >>> round(miss(0.05, 1.02), 12), round(miss(0.0, 1.2), 12)
     (0.5, 2.0)
@@ -157,7 +157,7 @@ def misses(found: Compared, key: str) -> list[float]:
 
 
 def best_misses(found: Compared, key: str) -> list[float]:
-    """Return how close each run of an arm ever comes, over its logged epochs."""
+    """Return the smallest miss of each run of an arm over its logged epochs."""
     best = []
     for seed, run in found.runs[key].items():
         ratios = run.columns["trace_ggn"] / found.floors[key][seed]
@@ -167,12 +167,12 @@ def best_misses(found: Compared, key: str) -> list[float]:
 
 
 def label_of(key: str) -> str:
-    """Return an arm's words."""
+    """Return an arm's label."""
     return EARLY.label if key == EARLY.key else CHANGES[key][0]
 
 
 def verdicts(found: Compared) -> list[Verdict]:
-    """Judge plain 1-SAM, every remedy, and whether any epoch of the plain runs would do."""
+    """Judge plain 1-SAM, every remedy, and whether any epoch of the plain runs succeeds."""
     what = f"test error below {THRESHOLD:g} and trace within {NEAR:.0%} of the floor (larger miss)"
     judged = [
         below(
@@ -215,7 +215,7 @@ def verdicts(found: Compared) -> list[Verdict]:
 
 
 def finding(found: Compared) -> str:
-    """Say which remedies succeed in every seed, which in none, and how plain 1-SAM ends."""
+    """Say which remedies succeed in every seed, which in no seed, and how plain 1-SAM ends."""
     everywhere = [label_of(k) for k in REMEDIES if all(m < 1 for m in misses(found, k))]
     nowhere = [label_of(k) for k in REMEDIES if all(m >= 1 for m in misses(found, k))]
     rest = [label_of(k) for k in REMEDIES if label_of(k) not in everywhere + nowhere]
@@ -234,7 +234,7 @@ def finding(found: Compared) -> str:
 
 
 def plots(found: Compared) -> tuple[Plot, ...]:
-    """Return the final values, and how one strength of each remedy goes down."""
+    """Return the final values, and the histories of one strength of each remedy."""
     shown = ("plain", "bias_decay_large", "bias_lr_zero", "input_noise_large", "decay_large")
     columns = {column: NAMES[column] for column in ("test_error", "trace_ggn")}
     title = "Remedies on the way down"

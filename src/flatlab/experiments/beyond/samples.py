@@ -4,28 +4,30 @@ Source:   this laboratory; the law is Theorem 3.1 of Wen, Li & Ma 2023.
 Command:  flatlab run beyond/samples
 Seconds:  113 of training on one core (lab, 5 seeds, two runs at a time)
 Claim:    Theorem 3.1: without bias the population loss of every flattest minimiser is Õ(d/n), and
-          with it the test error. With bias the paper proves nothing of the kind (Theorem 4.1: some
-          flattest minimisers memorise) and shows one n.
+          so is its test error. With bias the paper has no such theorem (Theorem 4.1: some flattest
+          minimisers memorise) and shows one n.
 Expected: the slope of log test error, and of log test loss, against log(n/d) at or below −1 without
           bias. With bias: open.
 
 What is chosen:
-- xor, d = 20, and seven sizes from n = d to n = 10 d, evenly spaced in log n. Without bias 1-SAM
-  has row 1b of the paper's Table 2, with bias both rows of 4b; every n has the same number of
+- xor, d = 20, and seven sizes from n = d to n = 10 d, evenly spaced in log n. 1-SAM follows row 1b
+  of the paper's Table 2 without bias and both rows of 4b with bias; every n has the same number of
   epochs. In a seed, a smaller training set is the beginning of a larger one.
-- The law is an upper bound: a slope below −1 agrees with it, and so does one of −0.9, because Õ
+- The law is an upper bound: a slope below −1 agrees with it, and so does a slope of −0.9, because Õ
   hides logarithms. The slope is fitted by least squares in each seed and judged by its interval
-  over seeds: the points need not lie on a line, so that no interval within a seed is used.
-- A test error of 0 has no logarithm: errors below 3/n_test, the 95 % upper limit where no error was
-  seen, are put there, and a fit ends with the first size after the last error above it; what comes
-  later tells that the error stays there. This makes a slope too flat rather than too steep.
-- The test loss needs no such care, and all sizes are used. 1-SAM of a fixed radius keeps a training
-  loss of about 1e-3, under which the test loss does not fall: this too makes its slope too flat.
-- The theorem speaks of flattest minimisers, 1-SAM stays above the floor of the trace (see the
-  picture), and its n = Ω(d log(d/δ)) leaves open where in this range it begins to speak.
+  over seeds. The points need not lie on a line, so no interval within a seed is used.
+- A test error of 0 has no logarithm. So errors below 3/n_test, the 95 % upper limit if no error was
+  seen, are replaced by 3/n_test, and the fit ends with the first size after the last error above
+  it; later sizes only show that the error stays there. This makes a slope too flat, not too steep.
+- The test loss needs no such limit: all sizes are used. 1-SAM with a fixed radius keeps a training
+  loss of about 1e-3, and the test loss does not fall below it: this too makes the slope too flat.
+- The theorem is about flattest minimisers, while 1-SAM stays above the floor of the trace (see the
+  picture). Its condition n = Ω(d log(d/δ)) leaves open from which n in this range it applies.
 - "It takes more examples with bias" compares, in each seed, the n from which on the test error is
-  below 0.1, in steps of the grid (a factor of 1.47); one that does not get there counts as 2 n.
-- With bias the paper sees the test error grow again in longer training (200,000 epochs and more).
+  below 0.1, in steps of the grid (a factor of 1.47); if there is none, it counts as twice the
+  largest n.
+- With bias the paper finds that the test error grows again in longer training (200,000 epochs and
+  more).
 """
 
 from __future__ import annotations
@@ -118,8 +120,8 @@ def arms(s: Settings) -> list[Arm]:
 def slope(ratios: Sequence[float], values: Sequence[float], resolution: float = 0.0) -> float:
     """Fit the slope of log value against log n/d by least squares.
 
-    Values below the resolution are put there; the fit ends with the first size after the last value
-    above it. NaN where fewer than two sizes are left.
+    Values below the resolution are replaced by it; the fit ends with the first size after the last
+    value above it. The slope is NaN if fewer than two sizes are left.
 
     >>> round(slope([1, 2, 4, 8], [0.4, 0.2, 0.1, 0.05]), 12)
     -1.0
@@ -135,7 +137,7 @@ def slope(ratios: Sequence[float], values: Sequence[float], resolution: float = 
 
 
 def by_size(found: Compared, name: str, column: str) -> dict[int, list[float]]:
-    """Return seed → a column's last value at each size, of the seeds that have all sizes."""
+    """Return seed → a column's last value at each size, for the seeds that have all sizes."""
     runs = [found.runs[key(name, n)] for n in sizes(found.settings)]
     seeds = [seed for seed in runs[0] if all(seed in part for part in runs)]
     return {seed: [part[seed].final[column] for part in runs] for seed in seeds}
@@ -151,7 +153,7 @@ def slopes(found: Compared, name: str, column: str) -> list[float]:
 
 
 def needed(found: Compared, name: str) -> dict[int, float]:
-    """Return seed → the n from which on the test error is below 0.1; twice the largest if none."""
+    """Return seed → the n from which on the test error is below 0.1, or twice the largest n."""
     return {
         seed: first_below(sizes(found.settings), errors)
         for seed, errors in by_size(found, name, "test_error").items()
@@ -159,7 +161,7 @@ def needed(found: Compared, name: str) -> dict[int, float]:
 
 
 def first_below(ns: Sequence[int], errors: Sequence[float]) -> float:
-    """Return the first n from which on every error is below 0.1; twice the last if none.
+    """Return the first n from which on every error is below 0.1, or twice the last n.
 
     >>> first_below([10, 20, 40], [0.05, 0.3, 0.0]), first_below([10, 20], [0.0, 0.3])
     (40.0, 40.0)
@@ -175,7 +177,7 @@ def fit(found: Compared, *names: str) -> bool:
 
 
 def verdicts(found: Compared) -> list[Verdict]:
-    """Judge the law by the slopes, and the price of a bias by the sizes that are needed."""
+    """Judge the law by the slopes, and the price of a bias by the numbers of examples needed."""
     judged = [
         below(
             f"beyond.samples.{name}_{short}",
@@ -206,7 +208,7 @@ def verdicts(found: Compared) -> list[Verdict]:
 
 
 def finding(found: Compared) -> str:
-    """Say how fast errors fall, and from where on each network generalises."""
+    """Say how fast errors fall, and from which n/d on each network generalises."""
     parts = []
     for name, where in NETWORKS.items():
         error, loss = slopes(found, name, "test_error"), slopes(found, name, "test_loss")
@@ -223,7 +225,7 @@ def finding(found: Compared) -> str:
 
 
 def _said(values: list[float]) -> str:
-    return said(Interval.of(values), float(np.mean(values)), 2) if values else "not to be fitted"
+    return said(Interval.of(values), float(np.mean(values)), 2) if values else "not available"
 
 
 def plots(found: Compared) -> tuple[Plot, ...]:

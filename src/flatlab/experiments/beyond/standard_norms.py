@@ -1,4 +1,4 @@
-"""Standard norms: do real BatchNorm and LayerNorm answer as the simplified ones do?
+"""Standard norms: do real BatchNorm and LayerNorm give the same answers as the simplified ones?
 
 Source:   open question; Wen, Li & Ma 2023 treat norms "without mean subtraction and bias" only
           (Figures 2 and 6).
@@ -15,14 +15,14 @@ What is chosen here:
   radii 0.1, 0.5 and 1; first layer, weights and bias together, projected to norm 10).
 - The radii 0.5 and 1 of row 6b throw standard LayerNorm off its minimum, and some runs diverge; so
   the LayerNorms are also compared at a fixed radius of 0.1, for longer.
-- The norm stands after the activation, where the paper has it, to compare like with like; practice
-  mostly has it before. BatchNorm's statistics are those of the whole training set at every step,
-  and gradients flow through them, as with the simplified one.
-- The scale starts at 4/√width and the shift at 0. Torch's own start, a scale of 1, diverges at
-  these learning rates.
-- Width 200 in place of 500 and 1,500 epochs in place of 100,000 for the BatchNorms, so that all
-  arms end in minutes. Phases and sizes are equal within a pair.
-- No floor of the trace is known for the standard norms: traces are shown as they are.
+- The norm comes after the activation, as in the paper, to compare like with like; in practice it is
+  mostly before. BatchNorm's statistics are over the whole training set at every step, and gradients
+  flow through them, as with the simplified norm.
+- The scale starts at 4/√width and the shift at 0. Torch's own initial scale, 1, diverges at these
+  learning rates.
+- Width 200 instead of 500, and 1,500 epochs instead of 100,000 for the BatchNorms, so that all arms
+  end in minutes. Phases and sizes are equal within a pair.
+- No floor of the trace is known for the standard norms: traces are not divided by a floor.
 - A network generalises if its test error is below 10 %, by the interval over seeds.
 """
 
@@ -49,7 +49,7 @@ KINDS: dict[str, dict[str, Any]] = {
 WORDS = {"sim": "simplified", "std": "standard"}
 PAIRS = {"bn": "BatchNorm", "ln": "LayerNorm", "ln_fixed": "LayerNorm at radius 0.1"}
 LABELS = {f"{kind}_{pair}": f"{WORDS[kind]} {PAIRS[pair]}" for pair in PAIRS for kind in KINDS}
-ALIKE = 0.05  # difference of test errors below which two norms answer alike
+ALIKE = 0.05  # two norms agree if their test errors differ by less
 
 
 @spec
@@ -102,7 +102,7 @@ def arms(s: Settings) -> list[Arm]:
 
 
 def verdicts(found: Compared) -> list[Verdict]:
-    """Judge whether each generalises, and whether the two of a kind answer alike."""
+    """Judge whether each norm generalises, and whether the two of a kind agree."""
     made = [
         below(
             f"beyond.standard_norms.{key}_generalises",
@@ -144,8 +144,8 @@ def finding(found: Compared) -> str:
         lost = [r for key in (simple, standard) for r in found.runs[key].values()]
         diverged = sum(run.status == "diverged" for run in lost)
         lines.append(
-            f"{name}: test error {error(simple)} simplified and {error(standard)} standard, so "
-            f"that in the mean both fall on {'the same side' if same else 'different sides'} of "
+            f"{name}: test error {error(simple)} simplified and {error(standard)} standard, "
+            f"on average on {'the same side' if same else 'different sides'} of "
             f"{THRESHOLD:g}; Gauss–Newton trace {found.mean(simple, 'trace_ggn'):.1f} and "
             f"{found.mean(standard, 'trace_ggn'):.1f}, training loss "
             f"{found.mean(simple, 'train_loss'):.1e} and {found.mean(standard, 'train_loss'):.1e}"

@@ -1,4 +1,4 @@
-"""A figure of the paper: its arms, the table of its phases' ends, and its picture."""
+"""A figure of the paper: its arms, the table of the ends of its phases, and its picture."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def figure(
         claim: What it claims, in one sentence.
         arms: Settings → its panels.
         presets: Name → settings.
-        verdicts: What the paper says of it, judged.
-        tables: Tables beside that of the phases' ends.
-        finding: What came out in plain language, made from the numbers.
-        generalisation: The column that tells it: "test_error" or "test_loss".
-        scores: Whether the picture has a second row, of the memorisation and the feature score.
+        verdicts: Runs → verdicts on the paper's statements about it.
+        tables: Runs → further tables.
+        finding: Runs → the result in plain language, written from the numbers.
+        generalisation: The column that measures generalisation: "test_error" or "test_loss".
+        scores: Whether the picture has a second row with the memorisation and the feature score.
     """
     name = f"fig{number}"
     return Comparison(
@@ -61,17 +61,17 @@ def figure(
 
 
 def panels_of(found: Compared) -> list[Arm]:
-    """Return the arms of a figure, which are its panels; none is derived."""
+    """Return the arms of a figure, which are its panels; no arm is derived."""
     return [arm for arm in found.arms.values() if isinstance(arm, Arm)]
 
 
 def least_loss(found: Compared) -> float:
-    """Return the least training loss of the figure's loss."""
+    """Return the smallest possible value of the figure's training loss."""
     return panels_of(found)[0].config(0).loss.least
 
 
 def phase_ends(found: Compared, generalisation: str) -> list[dict[str, Any]]:
-    """Return means over seeds, a row for the end of each phase, with the interval of the score."""
+    """Return a row for the end of each phase: means over seeds, with the interval of the score."""
     least = least_loss(found)
     made = []
     for arm in panels_of(found):
@@ -100,7 +100,7 @@ def phase_ends(found: Compared, generalisation: str) -> list[dict[str, Any]]:
 
 
 def _at(run: Run, epoch: int) -> dict[str, float]:
-    """Return the history's row of an epoch; empty if the run did not get there."""
+    """Return the history's row of an epoch; empty if the run did not reach it."""
     rows = np.flatnonzero(run.columns["epoch"] == epoch)[:1]
     return {name: float(column[k]) for k in rows for name, column in run.columns.items()}
 
@@ -129,11 +129,11 @@ def picture(found: Compared, generalisation: str = "test_error", scores: bool = 
 
 
 def _scores(found: Compared) -> tuple[Curves, ...]:
-    """Return the panels of the two scores; runs made before they were logged are left out."""
+    """Return the panels of the two scores; runs that did not log them are left out."""
     data = training_set(panels_of(found)[0].config(0))
     chance = Reference("chance", len(data.relevant) / data.d, above=True)
     memorisation, features = (curves(found, found.arms, c) for c in ("memorisation", "features"))
-    # Up to 1, so that a small score looks small.
+    # The axis goes up to 1, so a small score looks small.
     limits = (0.8 / found.settings.n, 1.2)
     words = "memorisation score", "feature score"
     panels = (
@@ -144,7 +144,7 @@ def _scores(found: Compared) -> tuple[Curves, ...]:
 
 
 def references(found: Compared) -> tuple[Reference, ...]:
-    """Return the arms' floors, each once; the lowest is labelled, below it, for all."""
+    """Return the arms' floors, each once; one label below the lowest names them all."""
     values = {
         f"{arm.reference}: {value:.2f}": value
         for arm in panels_of(found)
@@ -157,7 +157,7 @@ def references(found: Compared) -> tuple[Reference, ...]:
 
 
 def _phases(found: Compared) -> list[str]:
-    """Say where an arm's hyper-parameters change."""
+    """Say at which epochs an arm's hyper-parameters change."""
     said = []
     for arm in panels_of(found):
         epoch, changes = 0, []

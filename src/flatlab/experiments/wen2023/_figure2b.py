@@ -1,4 +1,4 @@
-"""Figure 2b: what one can read in the first layer of a network with simplified BatchNorm."""
+"""Figure 2b: features in the first layer of a network with simplified BatchNorm."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def patterns(params: Params) -> int:
 
 
 def misalignment(params: Params) -> float:
-    """Return the largest sine of the angle between one of the four largest and its ±x1 ± x2."""
+    """Return the largest sine of the angles between the four largest neurons and their ±x1 ± x2."""
     rows = params["W1"][largest(params)].astype(float)
     cosine = np.abs(rows[:, :2]).sum(1) / np.sqrt(2) / np.linalg.norm(rows, axis=1)
     return float(np.sqrt(np.maximum(0, 1 - cosine**2)).max())
@@ -42,7 +42,7 @@ def columns(params: Params) -> tuple[float, float, float]:
 
 
 def other_columns(params: Params) -> float:
-    """Return the largest other column's norm over the smaller of the first two."""
+    """Return the largest norm of the other columns over the smaller norm of the first two."""
     one, two, rest = columns(params)
     return rest / min(one, two)
 
@@ -54,7 +54,7 @@ def carried_by_four(params: Params) -> float:
 
 
 def printed_neurons() -> list[dict[str, Any]]:
-    """Return the paper's own rows; it does not show biases and output weights."""
+    """Return the paper's rows; the paper does not show biases and output weights."""
     return [
         {"weights": "paper", "w1": w1, "w2": w2, "rest": rest, "bias": None, "output": None}
         for w1, w2, rest in PRINTED
@@ -79,6 +79,6 @@ def neurons(label: str, params: Params) -> list[dict[str, Any]]:
 def column_norms(
     label: str, each: Sequence[tuple[float, float, float]], seeds: int | None
 ) -> dict[str, Any]:
-    """Return a row of the columns' norms, means over seeds."""
+    """Return a row with the norms of the columns, averaged over seeds."""
     one, two, rest = (float(norm) for norm in np.mean(each, axis=0))
     return {"weights": label, "first": one, "second": two, "largest_other": rest, "seeds": seeds}

@@ -1,4 +1,4 @@
-"""What the paper says of gradient descent against 1-SAM: Scenario I (no bias) and II (bias)."""
+"""The paper's claims on gradient descent and 1-SAM: Scenario I (no bias) and II (bias)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MUCH = 0.1  # difference of test errors that counts as much worse
 
 
 def scenario_one(found: Compared) -> list[Verdict]:
-    """Judge: both algorithms generalise, and the trace falls under weight decay too."""
+    """Judge: both algorithms generalise, and the trace falls under weight decay as well."""
     name = f"wen2023.{found.comparison.name}"
     verdicts = [
         _of_minimum(
@@ -64,17 +64,17 @@ def scenario_two(
     degrades_after: int | None = None,
     bound_needs: str = "lab",
 ) -> list[Verdict]:
-    """Judge: 1-SAM ends flatter, at the floor where there is one, and generalises worse.
+    """Judge: 1-SAM ends flatter, at the floor if one is known, and generalises worse.
 
-    All of it is said of the minimum that 1-SAM reaches; most seeds must reach one. The others count
-    as well, and are named.
+    These claims are about the minimum that 1-SAM reaches, so most seeds must reach a minimum. The
+    other seeds count as well, and are named.
 
     Args:
         found: The runs.
         fails: Whether the paper also says that 1-SAM fails to generalise.
-        much: Whether it says much worse: by more than `MUCH`.
-        degrades_after: The epoch after which the paper sees 1-SAM's test error grow.
-        bound_needs: The preset whose epochs it takes to say that 1-SAM does not reach the floor.
+        much: Whether the paper says "much worse": by more than `MUCH`.
+        degrades_after: The epoch after which 1-SAM's test error grows according to the paper.
+        bound_needs: The preset whose epochs are enough to say that 1-SAM does not reach the floor.
     """
     name, descent = f"wen2023.{found.comparison.name}", found.arms["gd"].label
     both, sam = found.fit("gd", "sam"), found.fit("sam")
@@ -125,7 +125,7 @@ def scenario_two(
 
 
 def _of_minimum(found: Compared, verdict: Verdict, key: str, most: bool = False) -> Verdict:
-    """Return a verdict on an arm's minimum; one that fails also tells how training went."""
+    """Return a verdict on an arm's minimum; a failing verdict also tells how training went."""
     short = not as_long_as(found, "paper", key)
     decisive = found.fit(key)
     verdict = on_minimum(verdict, found.excess(key), decisive=decisive, short=short, most=most)
@@ -160,18 +160,18 @@ def as_long_as(found: Compared, preset: str, key: str, first: bool = False) -> b
 def unless_short(
     found: Compared, verdict: Verdict, key: str, needs: str, first: bool = False
 ) -> Verdict:
-    """Return a verdict; one that fails is not assessed if an arm has fewer epochs than a preset.
+    """Return a verdict, open instead of failing if the arm has fewer epochs than a preset.
 
-    `first` says that it is on the end of the arm's first phase.
+    With `first`, the verdict is on the end of the arm's first phase.
     """
     if verdict.holds is not False or as_long_as(found, needs, key, first):
         return verdict
-    reason = f"1-SAM may not have converged: its epochs are below those of the preset {needs}"
+    reason = f"1-SAM may not have converged: it has fewer epochs than in the preset {needs}"
     return dataclasses.replace(verdict, holds=None, reason=reason)
 
 
 def generalises(found: Compared, arm: AnyArm, nearly: float) -> list[Verdict]:
-    """Judge: an arm generalises (test error below 10 %), and nearly perfectly (below a share)."""
+    """Judge: an arm generalises (test error below 10 %), and nearly perfectly (below `nearly`)."""
     name, errors = f"wen2023.{found.comparison.name}", found.final(arm.key, "test_error")
     return [
         _of_minimum(

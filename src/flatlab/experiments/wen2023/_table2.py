@@ -1,4 +1,4 @@
-"""Arms trained by the paper's Table 2."""
+"""Arms trained with the hyper-parameters of the paper's Table 2."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ORDINALS = ("", "_second", "_third")  # of an arm's phases, in the names of sett
 
 
 def rows(panel: str) -> list[Row]:
-    """Return the rows of Table 2 for a panel, as "4b"."""
+    """Return the rows of Table 2 for a panel such as "4b"."""
     return [entry for entry in TABLE2 if entry.figure == panel]
 
 
@@ -49,7 +49,7 @@ def schedule(
 ) -> tuple[Phase, ...]:
     """Return a panel's rows with other epochs; 0 leaves a row out.
 
-    `changes` are made to every phase, `last` to that of the panel's last row.
+    `changes` apply to every phase, `last` to the phase of the panel's last row.
     """
     found = rows(panel)
     phases = []
@@ -82,7 +82,7 @@ def trained(
     """Return the arm of one panel of a figure.
 
     The settings hold the epochs of its phases as key_epochs, key_epochs_second and
-    key_epochs_third. `last` and `changes` are those of `schedule`.
+    key_epochs_third. `last` and `changes` go to `schedule`.
     """
     epochs = [getattr(s, f"{key}_epochs{ordinal}", 0) for ordinal in ORDINALS]
     config = trained_on(data, s, arch, schedule(panel, epochs, last, **changes), loss=loss)

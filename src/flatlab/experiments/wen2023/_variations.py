@@ -1,4 +1,4 @@
-"""What the paper leaves unsaid, as changes to the configurations of Table 1's networks."""
+"""The choices that the paper leaves open, as changes to the configurations of Table 1."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def _phases(**fields: Any) -> Change:
 
 
 def half_loss(phase: Phase) -> Phase:
-    """Return the phase that does on (f − y)² what this one does on half of it."""
+    """Return the phase that does with (f − y)² the same as this phase does with ½(f − y)²."""
     decay = 2 * phase.weight_decay
     rho = phase.rho / 2 if phase.algorithm == "usam" else phase.rho
     return phase.changed(lr=phase.lr / 2, weight_decay=decay, rho=rho)
 
 
 def _slow(phase: Phase) -> Phase:
-    """Return the phase whose steps with momentum add up to those that it has without."""
+    """Return the phase with momentum whose steps add up to the steps without momentum."""
     return phase.changed(momentum=0.9, lr=phase.lr / 10)
 
 
@@ -57,13 +57,13 @@ def _double_decay(phase: Phase) -> Phase:
 
 
 def _last_row(c: RunConfig) -> RunConfig:
-    """Take the last row of the schedule from the start, for as many epochs in all."""
+    """Use the last row of the schedule from the start, with the same total number of epochs."""
     last = dataclasses.replace(c.schedule[-1], epochs=c.epochs)
     return dataclasses.replace(c, schedule=(last,))
 
 
 def _cumulative(c: RunConfig) -> RunConfig:
-    """Count the epochs of every row from the start of the first; one over by then has none."""
+    """Count the epochs of every row from the start of the first; a row already over has none."""
     made, now = [], 0
     for phase in c.schedule:
         if phase.epochs > now:
@@ -73,7 +73,7 @@ def _cumulative(c: RunConfig) -> RunConfig:
 
 
 def _gamma_one(c: RunConfig) -> RunConfig:
-    """Start at γ = 1, in the paper's width: its gradient grows with the width."""
+    """Start at γ = 1, at the paper's width, since the gradient of γ = 1 grows with the width."""
     width = table1.PRESETS["paper"].width
     return _init(gamma_scale=math.sqrt(width))(_arch(width=width)(c))
 

@@ -12,7 +12,7 @@ Expected: test errors 0 (a test error below 0.1 counts as generalising); the las
 What the paper leaves unsaid, and what is done here:
 - Initial weights, order, loss, weight decay and the test error at f = 0 are as in `table1`.
 - 1a has batch size 100: full-batch gradient descent.
-- The paper does not compare the traces of 1a and 1b; the ratio is judged all the same.
+- The paper does not compare the traces of 1a and 1b; their ratio is judged here all the same.
 - The floor 4√d is reached only with training points on the kinks of ReLUs, so 1-SAM is not
   expected to meet it.
 - `lab` shortens both to 20,000 epochs, where test errors and traces have stopped moving.

@@ -12,21 +12,23 @@ Expected: test error below 0.1 and below 0.01 with both; the trace with Sim-LN a
 What the paper leaves unsaid, and what is done here:
 - Initial weights, order and the test error at f = 0 are as in `table1`: γ of Sim-BN starts at
   4/√width, ε of Sim-LN is 1e-3. In 10b the initial first layer is scaled by 1/100.
-- The loss is the logistic one with labels smoothed by p = 0.2, whose minimum is f = ±log 4. The
-  picture and the table have its excess over that minimum, the entropy 0.5004.
-- "Generalises" is a test error below 10 %, as in `table1`, and "nearly perfectly" one below 1 %;
+- The loss is logistic with labels smoothed by p = 0.2; its minimum, the entropy 0.5004, is at
+  f = ±log 4. The picture and the table show the excess over this minimum.
+- "Generalises" means a test error below 10 %, as in `table1`, and "nearly perfectly" below 1 %;
   both are judged.
 - The floor with Sim-LN is p(1 − p) = 0.16. With Sim-BN the reference is the infimum along the
   four-neuron xor network on the same data, p(1 − p)·2γ_p Σ_q √p_q with γ_p = log((1 − p)/p): 0.8872
-  for equally filled quadrants. Without Condition 1 it is not known to be the least: on some such
-  data a flatter network exists that does not generalise (claim
-  flatlab.x1.bn_flatter_nongeneralising). So whether 1-SAM reaches it is in the table, not judged.
-- `lab` has five seeds, as they differ much, and shortens 10a to 500 epochs. 10b has the paper's: in
-  its second phase the trace rises to several times the floor and takes most of them to come back.
+  for equally filled quadrants. Without Condition 1 it need not be the smallest trace: on some data
+  a flatter network exists that does not generalise (claim
+  flatlab.x1.bn_flatter_nongeneralising). So the table shows the trace over this reference, and no
+  claim is judged by it.
+- `lab` has five seeds, because they differ much, and shortens 10a to 500 epochs. 10b keeps the
+  paper's epochs: in its second phase the trace rises to several times the floor, and most of the
+  epochs pass until it is back.
 - In 10b rounding decides. The same five runs, compiled for another processor
   (`NUMBA_CPU_NAME=haswell OPENBLAS_CORETYPE=Haswell NUMBA_CACHE_DIR=other flatlab run wen2023/fig10
-  --out other`), end at test errors of 0.003, 0.006, 0.211, 0.109 and 0.045, on an AMD EPYC as it is
-  at 0.370, 0.024, 0.055, 0.091 and 0.049. So one seed says nothing about 10b.
+  --out other`), end at test errors of 0.003, 0.006, 0.211, 0.109 and 0.045; compiled natively on an
+  AMD EPYC, at 0.370, 0.024, 0.055, 0.091 and 0.049. So one seed says nothing about 10b.
 """
 
 from __future__ import annotations
@@ -99,14 +101,15 @@ def arms(s: Settings) -> list[Arm]:
 def xor_infimum(data: Dataset) -> float:
     """Return the infimum of the trace along the xor network with Sim-BN.
 
-    It is proportional to |f|, which is γ_p in the place of 1, and ℓ'' is p(1 − p) in that of 2.
+    It is proportional to |f| and to ℓ'': here |f| is γ_p instead of 1, and ℓ'' is p(1 − p) instead
+    of 2.
     """
     gamma = math.log((1 - SMOOTHING) / SMOOTHING)
     return SMOOTHING * (1 - SMOOTHING) / 2 * gamma * batch_norm_xor(data)
 
 
 def verdicts(found: Compared) -> list[Verdict]:
-    """Judge what the paper says of the figure."""
+    """Judge the paper's claims about the figure."""
     judged = [v for arm in panels_of(found) for v in generalises(found, arm, NEARLY)]
     judged.append(
         near(

@@ -9,10 +9,10 @@ Expected: 1-SAM's trace below the baseline's and at the floor 6·31^(1/3) = 18.8
 
 What the paper leaves unsaid, and what is done here:
 - Initial weights, order, loss, weight decay and the test error at f = 0 are as in `table1`.
-- The caption says gradient descent, but row 11a has batch size 1, as 11b has: it is SGD with weight
-  decay, and is run so.
+- The caption says gradient descent, but row 11a has batch size 1, like 11b. So 11a is run as SGD
+  with weight decay.
 - `lab` shortens 11a to 1,000 and 11b to 3,000 epochs. 1-SAM's trace still falls slowly then, so
-  that only `paper` can say that it does not reach the floor.
+  only `paper` can say that it does not reach the floor.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def arms(s: Settings) -> list[Arm]:
 
 
 def verdicts(found: Compared) -> list[Verdict]:
-    """Judge what the paper says of the figure."""
+    """Judge the paper's claims about the figure."""
     return scenario_two(found, much=True, bound_needs="paper")
 
 

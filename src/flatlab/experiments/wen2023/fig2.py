@@ -1,4 +1,4 @@
-"""Figure 2: simplified BatchNorm. 1-SAM finds a flat minimum that one can read.
+"""Figure 2: simplified BatchNorm. 1-SAM finds a flat minimum that is interpretable.
 
 Source:   Wen, Li & Ma 2023, Figure 2 and Section 3.2; Table 2, row 2a (two phases).
 Command:  flatlab run wen2023/fig2
@@ -14,38 +14,38 @@ Expected: at the end of both phases training loss below 0.01, test error below 0
           network's infimum, 8 for equally filled quadrants.
 
 What the paper leaves unsaid, and what is done here:
-- Initial weights, order, loss and the test error at f = 0 are as in `table1`. The definition of the
-  network has a bias b1; the paper's table of weights does not show it, ours does. γ starts at
-  4/√width, as γ = 1 diverges at this learning rate.
-- Largest neurons are those with the largest ‖W1_i‖, without the bias.
-- The first phase (radius 0.1) and the second (radius 1) are judged apart, because they differ. At
-  radius 1 the ascent and the interpolating solution balance exactly at the flattest minimum; from
-  a point that is not there yet the normalised ascent leaves the minimum within 12 epochs (training
-  loss 0.56 to 0.95 then, in `lab`) and is near the zero function after 100. After a first phase of
-  100,000 epochs the losses at that point are 0.99, 0.99 and, with seed 2, 0.66.
-- So the second phase is also run at half the radius ("half", ours), the nearest setting tried that
-  keeps the minimum: with `--seeds 1 --set half_rho=0.7` the training loss ends at 0.17, and with
-  0.3 and 0.2 the neurons are not aligned yet (sines 0.51 and 0.50 after 2,500 epochs, against
-  0.018 with 0.5). With seed 2 one feature stays split between two parallel neurons, so that the
-  four largest have three signs of (w1, w2).
+- Initial weights, order, loss and the test error at f = 0 are as in `table1`. The network has a
+  bias b1 by definition; the paper's table of weights does not show it, ours does. γ starts at
+  4/√width, because γ = 1 diverges at this learning rate.
+- The largest neurons are those with the largest ‖W1_i‖, without the bias.
+- The first phase (radius 0.1) and the second (radius 1) are judged separately, because they differ.
+  At radius 1 the ascent and the interpolating solution balance exactly at the flattest minimum.
+  From any other minimum the normalised ascent throws the network off within 12 epochs (training
+  loss 0.56 to 0.95 then, in `lab`), and after 100 epochs it is near the zero function. After a
+  first phase of 100,000 epochs the losses at that point are 0.99, 0.99 and, with seed 2, 0.66.
+- So the second phase is also run at half the radius ("half", ours), the largest radius tried that
+  keeps the minimum. With `--seeds 1 --set half_rho=0.7` the training loss ends at 0.17; with 0.3
+  and 0.2 the neurons are not aligned yet (sines 0.51 and 0.50 after 2,500 epochs, against 0.018
+  with 0.5). With seed 2 one feature stays split between two parallel neurons, so the four largest
+  neurons have three signs of (w1, w2).
 - The paper does not say whether the ascent is normalised. So the same rows are also run with the
-  ascent ρ∇L ("usam"). It fades as the loss does: in the first phase the network interpolates and
-  then stands still, far from flattest. In the second every seed leaves its minimum: to the zero
-  function, or (one of three in `lab` on one of two processors) by diverging.
-  Neither ascent gave the paper's picture at the end of its second phase. The normalised one with
+  ascent ρ∇L ("usam"), which vanishes with the loss. In the first phase the network interpolates and
+  then stops moving, far from the flattest minimum. In the second phase every seed leaves its
+  minimum: for the zero function, or (one of three in `lab` on one of two processors) by diverging.
+  Neither ascent gave the paper's picture at the end of its second phase. The normalised ascent with
   half the radius does.
 - The reference is the infimum of the trace along the four-neuron xor network on the same data.
-  Without Condition 1 it is not known to be the least: at this d and n there is a flatter network
+  Without Condition 1 it need not be the smallest trace: at this d and n there is a flatter network
   (7.87 against 7.96 on one draw) that generalises worse: flatlab.x1.bn_flatter_nongeneralising.
-- What the paper reads in the weights it reads in a minimum: where the training loss is not below
-  0.01 these claims fail, whatever the weights look like.
-- `lab` shortens the phases to 5,000 and 100 epochs (usam: 500 and 100; half: 2,500 each). With the
-  first at the paper's 100,000 (`--set sam_epochs=100000`) its seeds decide no claim otherwise:
-  the neurons are not aligned (largest sine 0.60 [0.12, 1], in `lab` 0.47 [0.25, 0.69]), the first
-  two columns are large, the signs and the trace are open (1.13 [1.01, 1.24] of the infimum, in
-  `lab` 1.33 [1.16, 1.51]). As the trace still falls, neither a trace above the infimum nor missing
-  signs fail in `lab`. In `paper` the rows of usam, which are ours, have 5,000 epochs each, as its
-  first stands still after some 400; those of half have 5,000 and 15,000.
+- The paper's claims on the weights are about a minimum. If the training loss is not below 0.01,
+  these claims fail, whatever the weights look like.
+- `lab` shortens the phases to 5,000 and 100 epochs (usam: 500 and 100; half: 2,500 each). A first
+  phase of the paper's 100,000 epochs (`--set sam_epochs=100000`) changes no verdict: the neurons
+  are not aligned (largest sine 0.60 [0.12, 1], in `lab` 0.47 [0.25, 0.69]), the first two columns
+  are large, the signs and the trace are open (1.13 [1.01, 1.24] of the infimum, in `lab` 1.33
+  [1.16, 1.51]). Since the trace still falls, neither a trace above the infimum nor missing signs
+  fail in `lab`. In `paper` the rows of usam, which are ours, have 5,000 epochs each, because its
+  first phase stops moving after about 400; the rows of half have 5,000 and 15,000.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ from ._stages import Stage, because, over_infimum
 from ._table2 import row, trained
 
 ALIGNED = 0.1  # sine of the angle between a neuron and its feature
-LARGER = 0.5  # length of another column over that of the first two
+LARGER = 0.5  # length of another column over the length of the first two
 POSITIVE = (0.0, np.inf)
 
 
@@ -127,9 +127,9 @@ PRESETS = {
 
 STAGES = (
     Stage("first", "1-SAM, first phase", "sam", False, "paper"),
-    # The second phase leaves the minimum within some 20 epochs, and does not come back.
+    # The second phase leaves the minimum within about 20 epochs, and does not come back.
     Stage("second", "1-SAM, both phases", "sam", True),
-    # Without a normalised ascent the first phase stands still before the end of `lab`.
+    # Without a normalised ascent the first phase stops moving before the end of `lab`.
     Stage("usam_first", "ascent not normalised, first phase", "usam", False),
     Stage("usam_second", "ascent not normalised, both phases", "usam", True, readable=False),
     Stage("half", "second radius halved", "half", True),
@@ -152,7 +152,7 @@ def arms(s: Settings) -> list[Arm]:
 
 
 def verdicts(found: Compared) -> list[Verdict]:
-    """Judge what the paper says of the figure, at each stage."""
+    """Judge the paper's claims about the figure at each stage."""
     return [verdict for stage in STAGES for verdict in _judged(found, stage)]
 
 
@@ -244,7 +244,7 @@ def _judged(found: Compared, stage: Stage) -> list[Verdict]:
         settled(
             near(
                 f"{name}.reaches_infimum",
-                says("the trace is that of the xor network, approximately (trace/infimum)"),
+                says("the trace equals the xor network's, approximately (trace/infimum)"),
                 over_infimum(found, stage),
                 decisive=fit,
             ),
@@ -254,7 +254,7 @@ def _judged(found: Compared, stage: Stage) -> list[Verdict]:
 
 
 def tables(found: Compared) -> dict[str, list[dict[str, Any]]]:
-    """Return Figure 2b, the paper's beside ours of the first seed, and the columns' norms."""
+    """Return Figure 2b, the paper's rows and ours of the first seed, and the columns' norms."""
     rows, norms = printed_neurons(), [column_norms("paper", [PRINTED_COLUMNS], None)]
     for stage in STAGES:
         params = {seed: stage.params(run) for seed, run in found.runs[stage.arm].items()}
@@ -267,7 +267,7 @@ def tables(found: Compared) -> dict[str, list[dict[str, Any]]]:
 
 
 def finding(found: Compared) -> str:
-    """Say what came out at each stage, in means over seeds."""
+    """Say how each stage ended, averaged over seeds."""
     said = []
     for stage in STAGES:
         runs = list(found.runs[stage.arm].values())

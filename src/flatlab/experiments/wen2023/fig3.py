@@ -11,12 +11,12 @@ Expected: training loss below 1e-12 and trace at the floor within 1e-6 for every
           the arcs |θ − θ_i| < arccos(1 − ε); the share of the circle where f ≠ 0 falls like √ε, an
           exponent of 0.5 within 0.01.
 
-Nothing is trained: the networks are those of Theorem 4.1 in float64. What the paper leaves unsaid:
-- How many points, and which labels: twelve even ones on the unit circle with labels 1 and −1 in
-  turn. ε must be below their margin 1 − cos(2π/12) = 0.134.
+Nothing is trained: the networks of Theorem 4.1 are built in float64. What the paper leaves unsaid:
+- How many points, and which labels: here twelve evenly spaced points on the unit circle with
+  alternating labels 1 and −1. ε must be below their margin 1 − cos(2π/12) = 0.134.
 - The share is counted on an even grid of the circle.
-- The exponent is the slope of a line through log share against log ε, by least squares, over those
-  ε at which the arcs do not overlap.
+- The exponent is the least-squares slope of log share against log ε, over the values of ε at which
+  the arcs do not overlap.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ PRESETS = {
 
 @dataclasses.dataclass(frozen=True)
 class Caps:
-    """The memorising network of one ε.
+    """The memorising network for one ε.
 
     Attributes:
         epsilon: Width of the spikes.
-        share: Of the circle, where f ≠ 0.
+        share: The share of the circle where f ≠ 0.
         arcs: n arcs of angle 2 arccos(1 − ε), as a share of the circle; above 1 they overlap.
         outside: Largest |f| outside the arcs.
         trace: Tr ∇²L.
-        floor: The least trace of all interpolating networks.
+        floor: The smallest trace of all interpolating networks.
         loss: Training loss.
     """
 
@@ -88,7 +88,7 @@ def plan(s: Settings) -> list[Planned]:
 
 
 def networks(s: Settings) -> list[Caps]:
-    """Return the memorising networks, ε halved from one to the next."""
+    """Return the memorising networks; ε halves from one to the next."""
     data = circle_points(s.n)
     theta = 2 * np.pi * (np.arange(s.n_test) + 0.5) / s.n_test
     ring = np.stack([np.cos(theta), np.sin(theta)], 1)
@@ -98,7 +98,7 @@ def networks(s: Settings) -> list[Caps]:
     for epsilon in s.epsilon / 2.0 ** np.arange(s.halvings):
         made = memorising(data, epsilon=float(epsilon))
         f = made.outputs(ring)
-        # 1e-6: a cosine next to 1 tells angles apart no better in float64.
+        # 1e-6, because near 1 a float64 cosine cannot resolve smaller angles.
         outside = nearest > np.arccos(1 - epsilon) + 1e-6
         found.append(
             Caps(
@@ -131,10 +131,10 @@ def exponent(found: list[Caps]) -> float | None:
 
 
 def analyse(s: Settings, preset: str, runs: Mapping[str, Run]) -> Findings:
-    """Make the networks, and judge what the paper says of them."""
+    """Build the networks, and judge the paper's claims about them."""
     found = networks(s)
     slope = exponent(found)
-    said = "exponent unknown, as the arcs overlap" if slope is None else f"exponent {slope:.4f}"
+    said = "exponent unknown: the arcs overlap" if slope is None else f"exponent {slope:.4f}"
     return Findings(
         judged(found, not too_small(s, preset, PRESETS)),
         {"fig3": [dataclasses.asdict(each) for each in found]},
@@ -147,20 +147,20 @@ def analyse(s: Settings, preset: str, runs: Mapping[str, Run]) -> Findings:
 
 
 def picture(s: Settings, found: list[Caps]) -> Plot:
-    """Return the arcs on which neurons fire, for three ε whose arcs are wide enough to see."""
+    """Return the picture of the arcs on which neurons fire, for three ε with arcs wide enough."""
     last = len(found) - 1
     shown = dict.fromkeys(found[k].epsilon for k in (0, min(2, (last + 1) // 2), min(5, last)))
     return memorising_on_the_circle("fig3", circle_regions(s.n, tuple(shown)))
 
 
 def judged(found: list[Caps], decisive: bool) -> tuple[Verdict, ...]:
-    """Judge the networks; nothing is random, so that there is no interval."""
+    """Judge the networks; nothing is random, so there is no interval."""
 
     def verdict(
         name: str, statement: str, paper: str, value: float | None, holds: bool | None
     ) -> Verdict:
         if not decisive:
-            holds, reason = None, "the sizes are below those of the preset lab"
+            holds, reason = None, "the sizes are smaller than in the preset lab"
         elif holds is None:
             reason = "the arcs overlap at all values of ε but one"
         else:

@@ -13,7 +13,7 @@ What the paper leaves unsaid, and what is done here:
 - Initial weights, order, loss, weight decay and the test error at f = 0 are as in `table1`.
 - 4a has batch size 100: full-batch gradient descent.
 - The two rows of 4b, radius 0.05 and then 0.1, are two phases whose epochs add up.
-- The test error at epoch 4,000 is that of the nearest logged epoch, 3,981.
+- The test error at epoch 4,000 is read at the nearest logged epoch, 3,981.
 - `lab` shortens 4a to 20,000 epochs and the phases of 4b to 80,000 and 160,000.
 """
 
@@ -62,7 +62,7 @@ def arms(s: Settings) -> list[Arm]:
 
 
 def verdicts(found: Compared) -> list[Verdict]:
-    """Judge what the paper says of the figure."""
+    """Judge the paper's claims about the figure."""
     return scenario_two(found, fails=True, degrades_after=4000)
 
 
@@ -70,7 +70,7 @@ COMPARISON = figure(
     4,
     title="Scenario II: two-layer ReLU network with bias",
     claim="with bias, 1-SAM ends flatter than gradient descent with weight decay, at the trace's "
-    "lower bound, and generalises worse, the more so after epoch 4,000",
+    "lower bound, and generalises worse, with a test error that grows after epoch 4,000",
     arms=arms,
     presets=PRESETS,
     verdicts=verdicts,

@@ -12,22 +12,22 @@ Expected: 1-SAM's trace below the baseline's; its test error above 0.1 and above
 
 What the paper leaves unsaid, and what is done here:
 - Initial weights, order, loss, weight decay and the test error at f = 0 are as in `table1`.
-- The caption says gradient descent, but row 5a has batch size 1: it is SGD with weight decay, and
-  is run so.
+- The caption says gradient descent, but row 5a has batch size 1. So 5a is run as SGD with weight
+  decay.
 - The three rows of 5b (radius 0.05, 0.1, 1) are phases whose epochs add up.
 - "Similar" is taken to include the growth after epoch 4,000 (3,981 is the
   nearest logged epoch).
-- With softplus f has a second derivative, so Tr ∇²L and its Gauss–Newton part differ where the
-  residuals are not zero; both are in the table. "Flatter" is judged by the Gauss–Newton part, as
-  Tr ∇²L can be negative off a minimum.
-- 5a does not reach a minimum: its training loss ends at 0.02 to 0.035. So 1-SAM is compared with a
-  baseline off a minimum.
-- `lab` shortens 5a to 3,000 epochs, where the trace stands still, and has the paper's own lengths
-  of 5b: after shorter ones radius 1 throws 1-SAM off the minimum (with `--set sam_epochs=50000
+- With softplus f has a second derivative, so Tr ∇²L and its Gauss–Newton part differ if the
+  residuals are not zero; both are in the table. "Flatter" is judged by the Gauss–Newton part,
+  because Tr ∇²L can be negative away from a minimum.
+- 5a does not reach a minimum: its training loss ends at 0.02 to 0.035. So the baseline of 1-SAM is
+  not at a minimum.
+- `lab` shortens 5a to 3,000 epochs, where the trace no longer moves, and keeps the paper's epochs
+  for 5b: after shorter phases radius 1 throws 1-SAM off the minimum (with `--set sam_epochs=50000
   --set sam_epochs_second=50000` the training loss ends above 0.01 in three of six seeds). It has
-  six seeds, as their test errors differ by up to 0.17. With the paper's lengths one of them, seed
-  5, still ends at a training loss of 0.020; it is judged with the others, and named. The rule that
-  most seeds must be at a minimum was made when this was known: were it every seed, the four claims
+  six seeds, because their test errors differ by up to 0.17. With the paper's epochs seed 5 still
+  ends at a training loss of 0.020; it is judged with the others, and named. The rule that most
+  seeds must be at a minimum was made when this was known: if every seed had to be, the four claims
   would fail in `lab`. Without seed 5 the verdicts are the same (test error 0.217 [0.127, 0.307]).
 - The table has a row for the end of each phase, because they differ: 1-SAM's test error grows with
   the radius.
@@ -81,7 +81,7 @@ def arms(s: Settings) -> list[Arm]:
 
 
 def verdicts(found: Compared) -> list[Verdict]:
-    """Judge what the paper says of the figure."""
+    """Judge the paper's claims about the figure."""
     return scenario_two(found, fails=True, degrades_after=4000)
 
 

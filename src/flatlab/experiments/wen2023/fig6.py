@@ -12,21 +12,21 @@ Expected: test error below 0.1 and below 0.01 in both; trace at 2 within 10 % in
 
 What the paper leaves unsaid, and what is done here:
 - Initial weights, order, loss and the test error at f = 0 are as in `table1`; ε of Sim-LN is 1e-3.
-- 6a: the initial first layer (weights and bias) is scaled by 1/100. "Scaled down by 100" is said of
-  6a only; 6b starts unscaled.
+- 6a: the initial first layer (weights and bias) is scaled by 1/100. The paper says "scaled down by
+  100" of 6a only; 6b starts unscaled.
 - 6b: weights and bias together are projected to the ball of radius 10 after each step. They start
-  with norm 13 and the first step brings them to 10; they may become smaller.
-- "Generalises" is a test error below 10 %, as in `table1`, and "almost perfectly" one below 1 %;
+  with norm 13, and the first step brings them to 10; they may become smaller.
+- "Generalises" means a test error below 10 %, as in `table1`, and "almost perfectly" below 1 %;
   both are judged.
-- Traces are compared with the floor through their Gauss–Newton part, as in `table1`; the Hessian's
-  trace, in the table too, swings around it because SAM keeps the residuals from zero.
-- With Sim-LN every interpolating network comes as near to the floor as one likes by scaling the
-  first layer up, so that in 6a the trace says nothing about the rest. The second table has that
-  norm at the start and at the end.
-- `lab` has six seeds, as they differ much and are cheap, and shortens 6a to 20,000 epochs.
+- The Gauss–Newton part of the trace is compared with the floor, as in `table1`. The table also has
+  the Hessian's trace, which swings around it because SAM keeps the residuals away from zero.
+- With Sim-LN, scaling up the first layer brings every interpolating network arbitrarily close to
+  the floor. So in 6a the trace says nothing about the other weights. The second table has the norm
+  of the first layer at the start and at the end.
+- `lab` has six seeds, because they differ much and are cheap, and shortens 6a to 20,000 epochs.
   "Almost perfectly" is then open because of the seeds, not of the length: with the paper's 100,000
-  (`--preset paper --seeds 6`) 6a's test error was 0.028 [0, 0.064] on an Intel Xeon, `lab`'s was
-  0.030 [0, 0.066]; on an AMD EPYC that is 0.029 [0, 0.065].
+  epochs (`--preset paper --seeds 6`) 6a's test error was 0.028 [0, 0.064] on an Intel Xeon; in
+  `lab` it was 0.030 [0, 0.066] there and 0.029 [0, 0.065] on an AMD EPYC.
 """
 
 from __future__ import annotations
@@ -113,13 +113,13 @@ def norms(run: Run) -> tuple[float, float]:
 
 
 def growth(run: Run) -> float:
-    """Return the first layer's final norm over its initial one."""
+    """Return the first layer's final norm divided by its initial norm."""
     start, end = norms(run)
     return end / start
 
 
 def verdicts(found: Compared) -> list[Verdict]:
-    """Judge what the paper says of the figure."""
+    """Judge the paper's claims about the figure."""
     judged = [v for arm in panels_of(found) for v in generalises(found, arm, NEARLY)]
     judged += [
         near(
@@ -146,7 +146,7 @@ def verdicts(found: Compared) -> list[Verdict]:
 
 
 def tables(found: Compared) -> dict[str, list[dict[str, Any]]]:
-    """Return the first layer's norm at the start and at the end, mean over seeds."""
+    """Return the first layer's norm at the start and at the end, averaged over seeds."""
     rows = []
     for arm in panels_of(found):
         pairs = np.array([norms(run) for run in found.runs[arm.key].values()]).reshape(-1, 2)

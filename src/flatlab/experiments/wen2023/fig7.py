@@ -1,4 +1,4 @@
-"""Figure 7: the uniform ball. 1-SAM generalises without bias and not with it, in regression too.
+"""Figure 7: the uniform ball. 1-SAM generalises without bias but not with it, in regression too.
 
 Source:   Wen, Li & Ma 2023, Figure 7 and Section B.2; Table 2, rows 7a and 7b.
 Command:  flatlab run wen2023/fig7
@@ -12,12 +12,12 @@ Expected: test loss without bias below a tenth of the mean of y²; with bias at 
 What the paper leaves unsaid, and what is done here:
 - Initial weights, order and loss are as in `table1`. Both panels are 1-SAM.
 - x is uniform in the ball of radius √10, d = 10, n = 100 and y = |x1| − |x2|. Generalisation is the
-  test loss, the mean of (f − y)²; the zero function's is the mean of y².
-- "Much better" is taken as a ratio of test losses above 2, "generalises" as a test loss below a
+  test loss, the mean of (f − y)²; the zero function's test loss is the mean of y².
+  - "Much better" is taken as a ratio of test losses above 2, "generalises" as a test loss below a
   tenth of the zero function's.
-- The floors are (2/n) Σ 2|y|‖x‖ without bias, reached only on kinks, and (2/n) Σ 2|y|√(‖x‖² + 1)
-  with bias; they differ a little from seed to seed, as the data do.
-- `lab` shortens both to 10,000 epochs and has six seeds, as the trace swings by some 5 %.
+  - The floors are (2/n) Σ 2|y|‖x‖ without bias, reached only on kinks, and (2/n) Σ 2|y|√(‖x‖² + 1)
+  with bias; they differ a little from seed to seed, because the data do.
+  - `lab` shortens both to 10,000 epochs and has six seeds, because the trace swings by about 5 %.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def arms(s: Settings) -> list[Arm]:
 
 
 def relative_loss(run: Run) -> float:
-    """Return the test loss over that of the zero function."""
+    """Return the test loss divided by the zero function's test loss."""
     return run.final["test_loss"] / float(np.mean(run.dataset().y_test ** 2))
 
 
 def verdicts(found: Compared) -> list[Verdict]:
-    """Judge what the paper says of the figure."""
+    """Judge the paper's claims about the figure."""
     return [
         below(
             "wen2023.fig7.no_bias_generalises",
@@ -88,7 +88,7 @@ def verdicts(found: Compared) -> list[Verdict]:
         ),
         above(
             "wen2023.fig7.bias_worse",
-            "1-SAM generalises much worse with bias (test loss over that without)",
+            "1-SAM generalises much worse with bias (ratio of test losses, with to without)",
             [b / a for a, b in found.pairs("no_bias", "bias", "test_loss")],
             MUCH,
             decisive=found.fit("no_bias", "bias"),

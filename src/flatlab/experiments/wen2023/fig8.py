@@ -11,11 +11,11 @@ Expected: test errors 0 (a test error below 0.1 counts as generalising); the las
 
 What the paper leaves unsaid, and what is done here:
 - Initial weights, order, weight decay and the test error at f = 0 are as in `table1`.
-- The caption says gradient descent, but row 8a has batch size 10: it is SGD with weight decay, and
-  is run so.
+- The caption says gradient descent, but row 8a has batch size 10. So 8a is run as SGD with weight
+  decay.
 - The loss is log(1 + e^f) − q f with label smoothing p = 0.2, q = 0.8 for y = 1 and 0.2 for y = −1;
-  its printed definition has p and 1 − p exchanged. The least loss is 0.5004, at f = ±log 4.
-- The paper does not compare the traces of 8a and 8b; the ratio is judged all the same.
+  its printed definition has p and 1 − p exchanged. The smallest loss is 0.5004, at f = ±log 4.
+- The paper does not compare the traces of 8a and 8b; their ratio is judged here all the same.
 - The floor 2p(1 − p)·log 4·√d is reached only with training points on the kinks of ReLUs.
 - `lab` shortens 8a to 3,000 and 8b to 10,000 epochs, where errors and traces have stopped moving.
 """

@@ -11,14 +11,14 @@ Expected: 1-SAM's trace below the baseline's and at the floor 2.47 within 10 %; 
 What the paper leaves unsaid, and what is done here:
 - Initial weights, order, weight decay and the test error at f = 0 are as in `table1`; the loss is
   as in `fig8`.
-- The caption says gradient descent, but row 9a has batch size 1: it is SGD with weight decay, and
-  is run so.
+- The caption says gradient descent, but row 9a has batch size 1. So 9a is run as SGD with weight
+  decay.
 - "Much worse" is taken as a test error larger by more than 0.1.
-- The test error at epoch 2,000 is that of the nearest logged epoch, 1,995.
-- The floor is 2p(1 − p)·log 4·√(d + 1), of networks whose loss is least. Weight decay keeps 9a
-  away from that: its loss ends 0.05 above.
+- The test error at epoch 2,000 is read at the nearest logged epoch, 1,995.
+- The floor 2p(1 − p)·log 4·√(d + 1) is for networks with the smallest possible loss. Weight decay
+  keeps 9a away from it: its loss ends 0.05 above.
 - `lab` shortens 9a to 3,000 epochs, where nothing moves any more, and 9b to 20,000; it has six
-  seeds, as their test errors differ by up to 0.18.
+  seeds, because their test errors differ by up to 0.18.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def arms(s: Settings) -> list[Arm]:
 
 
 def verdicts(found: Compared) -> list[Verdict]:
-    """Judge what the paper says of the figure."""
+    """Judge the paper's claims about the figure."""
     return scenario_two(found, much=True, degrades_after=2000)
 
 
@@ -75,7 +75,7 @@ COMPARISON = figure(
     9,
     title="Scenario II with the logistic loss: bias",
     claim="with bias and the logistic loss, 1-SAM ends flatter than SGD with weight decay and "
-    "generalises much worse, the more so after epoch 2,000",
+    "generalises much worse, with a test error that grows after epoch 2,000",
     arms=arms,
     presets=PRESETS,
     verdicts=verdicts,

@@ -3,22 +3,22 @@
 Source:   Wen, Li & Ma 2023, Table 1; rows 1a, 1b, 2a, 4a, 4b and 6b of their Table 2.
 Command:  flatlab run wen2023/sensitivity
 Seconds:  337 of training on one core (lab, 3 seeds, two runs at a time)
-Claim:    none of the paper's: "the answer does not depend on this choice" is tried for each one.
+Claim:    not the paper's but ours: "the answer does not depend on this choice", for each choice.
 Expected: every network stays on its side of a test error of 0.1, with the whole interval over
-          seeds; a choice that moves one to the other side is named as one that matters.
+          seeds; a choice that moves a network to the other side matters, and is named.
 
-What is varied, and what is not, is told in docs/choices.md. Here:
-- Each arm is a row of Table 1 (1-SAM, or gradient descent for what concerns weight decay) with one
-  thing changed. Test sets, the threshold, outputs of 0 and the reading of sharpness need no new
+docs/choices.md says which choices are varied and which are not. Here:
+- Each arm is a row of Table 1 (1-SAM, or gradient descent for questions of weight decay) with one
+  thing changed. Test sets, the threshold, outputs of 0 and the definition of sharpness need no new
   training.
-- Half the loss is half the gradient. The normalised ascent does not see that; the descent does, as
-  half the learning rate, and weight decay must double to keep its share:
+- Half the loss has half the gradient. The normalised ascent does not change; the descent has in
+  effect half the learning rate, and weight decay must double to keep its weight:
   lr (g/2 + λθ) = (lr/2)(g + 2λθ).
-- `lab` shortens the epochs, and Sim-BN, whose steps run through all examples, has width 200 and
-  only its first phase. What still falls at the end is said to fall.
-- γ = 1 is tried at the paper's width, as the gradient that makes it diverge grows with the width.
-- Momentum μ multiplies what a gradient does in all by 1/(1 − μ). Where it diverges at the printed
-  learning rate, that rate times 1 − μ is tried too.
+- `lab` shortens the epochs. Sim-BN, whose steps run through all examples, has width 200 and only
+  its first phase. A test error that still falls at the end is reported as still falling.
+- γ = 1 is tried at the paper's width, because the gradient that makes it diverge grows with width.
+- Momentum μ multiplies the total effect of a gradient by 1/(1 − μ). If a run diverges at the
+  printed learning rate, the rate times 1 − μ is tried too.
 - A diverged run gives no answer, so a choice that diverges matters; the command then ends with the
   exit code of a divergence.
 """
@@ -114,7 +114,7 @@ def scenarios(s: Settings) -> list[Arm]:
 
 
 STATEMENTS = {
-    BASE: "with this laboratory's choices the answers are those of Table 1",
+    BASE: "with this laboratory's choices the answers are the same as in Table 1",
     "initial_law": "the answers do not depend on the law of the initial weights",
     "first_layer": "the answers do not depend on the initial scale of the first layer",
     "gamma": "Sim-BN's answer does not depend on γ's shape, start and training",
@@ -141,7 +141,7 @@ def test_sets(s: Settings) -> list[int]:
 
 
 def _with_error(error: Callable[[Run], float]) -> Callable[[Run], Run]:
-    """Return what puts another test error at a run's end."""
+    """Return a function that replaces the test error at a run's end."""
 
     def changed(run: Run) -> Run:
         column = run.columns["test_error"].copy()
@@ -163,13 +163,13 @@ def _zero_is_right(run: Run) -> float:
 
 
 def read_again(s: Settings) -> list[tuple[str, str, str, Callable[[Run], Run]]]:
-    """Return what needs no training: choice, key, label, and how a run of the base is read."""
+    """Return the variations without training: choice, key, label, and the change to a base run."""
     sizes = [("test_set", f"test_{size}", f"{size:,} points", _on(size)) for size in test_sets(s)]
     return [*sizes, ("zero_output", "zero", "f = 0 counts as right", _zero_is_right)]
 
 
 def arms(s: Settings) -> list[AnyArm]:
-    """Return each scenario as it is, with each variation, and read again."""
+    """Return each scenario unchanged, with each variation, and with those in `read_again`."""
     made: list[AnyArm] = []
     for scenario in scenarios(s):
         base = varied(scenario, BASE, BASE)
@@ -188,7 +188,7 @@ def arms(s: Settings) -> list[AnyArm]:
 
 
 def cases(found: Compared) -> list[Case]:
-    """Return what came of every variation, with those that need no training."""
+    """Return the case of every variation, with and without training."""
     made = []
     for scenario in scenarios(found.settings):
 
@@ -225,7 +225,7 @@ def judged(found: Compared, tried: list[Case]) -> dict[str, Verdict]:
 
 
 def _sharpness(found: Compared, tried: list[Case]) -> Verdict:
-    """Judge the network where the Hessian's trace and its Gauss–Newton part are farthest apart."""
+    """Judge the network whose Hessian trace is farthest from its Gauss–Newton part."""
     ratios = {
         case.scenario.label: [run.final["trace"] / run.final["trace_ggn"] for run in case.runs]
         for case in tried
@@ -283,7 +283,7 @@ def told(found: Compared) -> str:
 
 def _finding(base: Verdict, named: list[tuple[str, Verdict]]) -> str:
     begin = "" if base.holds else f"The base gives no clear answer: {base.reason}. "
-    return begin + finding(named, "no answer of Table 1 turns with")
+    return begin + finding(named, "no answer of Table 1 depends on")
 
 
 COMPARISON = Comparison(

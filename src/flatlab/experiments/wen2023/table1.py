@@ -13,21 +13,21 @@ What the paper leaves unsaid, and what is done here:
   the paper's learning rate); Sim-LN has ε = 1e-3.
 - The loss is the mean of (f − y)², its gradient 2(f − y)∇f; weight decay adds λθ to it.
 - The ascent is normalised; examples come in a fresh permutation every epoch.
-- Gradient descent on the two normalised networks, which the paper does not show, takes the row of
-  Figure 1a. It is not expected to tell anything about Sim-LN: weight decay shrinks a first layer on
-  whose scale the output does not depend, and the trace grows without bound.
+- Gradient descent on the two normalised networks, which the paper does not show, uses the row of
+  Figure 1a. It is not expected to say anything about Sim-LN: the output does not depend on the
+  scale of the first layer, so weight decay shrinks the layer and the trace grows without bound.
 - Sim-LN follows Figure 6b (first layer, weights and bias together, projected to norm 10).
 - A network generalises if its test error is below 10 % (chance is 50 %); the 95 % interval over
   seeds must lie on one side. f = 0 counts as an error.
-- Traces are compared with the bounds through their Gauss–Newton part (2/n) Σ‖∇f‖², of which the
-  theory speaks; it equals the Hessian's trace at interpolation. Where normalisation gives f a
-  second derivative and SAM keeps the residuals from zero, the two differ; both are reported.
+- The bounds are compared with the Gauss–Newton part of the trace, (2/n) Σ‖∇f‖², which the theory is
+  about; it equals the Hessian's trace at interpolation. The two differ where normalisation gives f
+  a second derivative and SAM keeps the residuals away from zero; both are reported.
 - A network must be at a minimum, with a training loss below 0.01: in every seed to count as
-  generalising, in most to count as not generalising.
+  generalising, in most seeds to count as not generalising.
 - Sim-BN is judged at the end of its first phase. In the second (radius 1) the ascent and the
   interpolating solution balance exactly, and the network may collapse to the zero function, which
-  says nothing about the first phase's minimum. What is there after it is judged apart.
-- `lab` shortens the epochs; those of Sim-BN are `fig2`'s.
+  says nothing about the first phase's minimum. The end of the second phase is judged separately.
+- `lab` shortens the epochs; the epochs of Sim-BN are the same as in `fig2`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ PRESETS = {
 
 
 class Network(NamedTuple):
-    """A line of the table: its words, the paper's answer, and what its floor is."""
+    """A line of the table: its names, the paper's answer, and what its floor is."""
 
     short: str
     title: str
@@ -110,7 +110,7 @@ NETWORKS = {
     "sim_ln": Network("Sim-LN", "with simplified LayerNorm", True, "floor, attained"),
 }
 ALGORITHMS = {"sam": "1-SAM", "gd": "GD + weight decay"}
-FIRST = "sim_bn-sam-first"  # Sim-BN's answer is that of its first phase
+FIRST = "sim_bn-sam-first"  # Sim-BN is judged at the end of its first phase
 
 
 def architecture(key: str, s: Settings) -> TwoLayer:
@@ -128,7 +128,7 @@ def architecture(key: str, s: Settings) -> TwoLayer:
 
 def schedule(key: str, algorithm: str, s: Settings) -> tuple[Phase, ...]:
     """Return the rows of the paper's Table 2 for one network and algorithm."""
-    if algorithm == "gd":  # Figure 4a has the same
+    if algorithm == "gd":  # Figure 4a has the same row
         return of_table2("1a", [s.gd_epochs])
     match key:
         case "no_bias":
@@ -196,7 +196,7 @@ def tables(found: Compared) -> dict[str, list[dict[str, Any]]]:
 
 
 def verdicts(found: Compared) -> list[Verdict]:
-    """Judge each network's answer, the floors that are reached, and who is flatter."""
+    """Judge each network's answer, whether floors are reached, and which algorithm ends flatter."""
     fit = {key: found.fit(f"{key}-sam", f"{key}-gd") for key in NETWORKS}
     return [
         *(_generalises(found, key, fit[key]) for key in NETWORKS),

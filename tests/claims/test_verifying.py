@@ -356,6 +356,6 @@ def test_the_page_is_not_made_of_surprises(tmp_path, monkeypatch, registry):
     monkeypatch.setattr(
         verifying, "check", lambda claim, trial: verifying.Result(claim, "fails", error="so it is")
     )
-    with pytest.raises(UserError, match=r"these claims did not come out: made\.corrected"):
+    with pytest.raises(UserError, match=r"these claims came out wrong: made\.corrected"):
         errata_page.make(tmp_path / "errata.md", workers=1)
     assert not list(tmp_path.iterdir())

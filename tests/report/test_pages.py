@@ -71,7 +71,7 @@ def test_agreement_counts_every_pair_once():
     said = " ".join(agreement(LAB, PAPER).split())
     assert said == (
         "Of 3 claims that the presets lab and paper both have, 1 are decided alike, 1 are decided "
-        "by one of them alone, 0 by neither, and 1 are decided differently: `a`."
+        "by only one of them, 0 by neither, and 1 are decided differently: `a`."
     )
     assert left_open(PAPER, LAB) is None
 

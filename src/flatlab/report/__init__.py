@@ -1,4 +1,4 @@
-"""Pictures, tables and pages; the only room with matplotlib and jinja2."""
+"""Pictures, tables and pages; the only package that uses matplotlib and jinja2."""
 
 from .compact import compact as compact
 from .figures import draw as draw

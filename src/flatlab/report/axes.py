@@ -26,11 +26,11 @@ from .style import (
     vertical,
 )
 
-FEW = 12  # a curve of at most this many points has a marker on each
+FEW = 12  # curves of at most this many points have a marker on each point
 
 
 def curves(ax: Axes, panel: Curves, colours: Palette) -> None:
-    """Draw curves, their references and the marked points."""
+    """Draw curves, their references and their marked points."""
     if not panel.curves:
         ax.text(0.5, 0.5, "no finished run", ha="center", color=FAINT, transform=ax.transAxes)
     for each in panel.curves:
@@ -60,7 +60,7 @@ def curves(ax: Axes, panel: Curves, colours: Palette) -> None:
 
 
 def _apart(values: Array) -> list[float]:
-    """Return the values whose labels do not touch: 6 % of the axis or more from one another.
+    """Return values whose labels do not touch: at least 6 % of the axis from one another.
 
     >>> _apart(np.array([0.0, 1.0, 1.02, 2.0]))
     [0.0, 1.0, 2.0]
@@ -73,7 +73,7 @@ def _apart(values: Array) -> list[float]:
 
 
 def curve(ax: Axes, drawn: Curve, colour: str) -> None:
-    """Draw the mean over seeds, a band from the least to the largest, and error bars if given."""
+    """Draw the mean over seeds, a band from smallest to largest, and error bars if given."""
     x, y = drawn.x, np.ma.masked_invalid(drawn.y)
     if drawn.role == "reference":
         ax.plot(
@@ -95,7 +95,7 @@ def curve(ax: Axes, drawn: Curve, colour: str) -> None:
 
 
 def _logarithmic(ax: Axes, panel: Curves) -> None:
-    """Label 1, 2 and 5 of each decade where few decades are shown; leave room for references."""
+    """Label 1, 2 and 5 of each decade if few decades are shown; leave room for references."""
     low, high = ax.get_ylim()
     if low < 1e-16 * high:  # a value that collapsed would leave no room for the rest
         low = 1e-6 * high
@@ -110,7 +110,7 @@ def _logarithmic(ax: Axes, panel: Curves) -> None:
 
 
 def dots(ax: Axes, panel: Dots, colours: Palette) -> None:
-    """Draw a row for each thing compared, the first on top."""
+    """Draw a row for each `Dot`, the first on top."""
     for k, dot in enumerate(panel.dots):
         colour, values = colours[dot.role], [v for v in dot.values if np.isfinite(v)]
         if not values:
@@ -129,7 +129,7 @@ def dots(ax: Axes, panel: Dots, colours: Palette) -> None:
     ax.set_title(panel.title, loc="left", color=INK)
     ax.set_xlabel(panel.xlabel)
     shown = [v for dot in panel.dots for v in dot.values if np.isfinite(v)]
-    # Below a factor of three an axis has at most one power of ten to label.
+    # An axis that spans less than a factor of three has at most one power of ten to label.
     wide = bool(shown) and min(shown) > 0 and max(shown) > 3 * min(shown)
     if panel.xscale == "log" and wide:
         ax.set_xscale("log")
@@ -139,7 +139,7 @@ def dots(ax: Axes, panel: Dots, colours: Palette) -> None:
 
 
 def bars(ax: Axes, panel: Bars, colours: Palette) -> None:
-    """Draw a bar in each row, the first on top."""
+    """Draw a row for each bar, the first on top."""
     for k, bar in enumerate(panel.bars):
         ax.barh(k, bar.value, 0.8, color=colours[bar.role])
         ax.annotate(
@@ -202,7 +202,7 @@ def _cloud(ax: Axes, cloud: Cloud, colour: str, drawing: bool) -> None:
 def _outlines(ax: Axes, outlines: Outlines, colour: str) -> None:
     corners = np.stack([outlines.x, outlines.y], 2)
     width = 3 if outlines.filled else 1
-    # Where arcs of two categories overlap, both colours show.
+    # Transparent, so both colours show where arcs of two categories overlap.
     alpha = 0.6 if outlines.filled else 1
     ax.add_collection(
         LineCollection(list(corners), colors=colour, linewidths=width, alpha=alpha, zorder=3)

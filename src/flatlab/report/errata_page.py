@@ -1,9 +1,9 @@
-"""The page of errata: what is printed, what is right, and the numbers that decide it.
+"""The page of errata: the printed statement, the correct one, and the numbers that decide.
 
     python -m flatlab.report.errata_page docs/errata.md
 
-The words come from the registry of errata. The numbers are computed when the page is made, by the
-checks of the claims that name an erratum.
+The text comes from the registry of errata. The checks of the claims that name an erratum compute
+the numbers when the page is made.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def page(found: Verification) -> str:
     """Return the page as Markdown.
 
     Args:
-        found: What came of the claims that decide errata.
+        found: The results of the claims that decide errata.
     """
     sources = dict.fromkeys(erratum.source for erratum in ERRATA.values())
     shown_first: dict[str, str] = {}
@@ -65,13 +65,13 @@ def make(path: Path, workers: int | None = None) -> None:
     """Check the claims that decide errata and write the page.
 
     Raises:
-        UserError: A claim did not come out as expected; the page is left as it was.
+        UserError: A claim did not come out as expected; the page is not written.
     """
     deciding = {claim.id for erratum in ERRATA.values() for claim in erratum.decided_by}
     found = verify(sorted(deciding), workers=workers)
     wrong = [*(result.claim.id for result in found.surprises), *found.left]
     if wrong:
-        raise UserError(f"not written, as these claims did not come out: {', '.join(wrong)}")
+        raise UserError(f"not written, these claims came out wrong: {', '.join(wrong)}")
     write_atomically(path, page(found).encode())
 
 

@@ -1,4 +1,4 @@
-"""Every picture's one way to paper: `draw` turns a `Plot` into a PNG."""
+"""Draw pictures: `draw` turns a `Plot` into a PNG."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _figure(plot: Plot) -> Figure:
     room = [max(_room(panel) for panel in column if panel) for column in columns]
     heights = [max(_height(panel) for panel in row) for row in plot.panels]
     if len(widths) == len(heights) == 1 and isinstance(plot.panels[0][0], Curves | Points):
-        widths, heights = [1.5 * widths[0]], [1.25 * heights[0]]  # a panel alone may be larger
+        widths, heights = [1.5 * widths[0]], [1.25 * heights[0]]  # a single panel may be larger
     size = (sum(widths) + sum(room) + 0.4, sum(heights) + 1.3)
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.add_gridspec(
@@ -70,7 +70,7 @@ def _figure(plot: Plot) -> Figure:
 
 
 def _row(figure: Figure, row: tuple[Panel, ...], where: list[Axes], colours: Palette) -> None:
-    """Draw panels side by side that have the same rows: named once, separated together."""
+    """Draw a row of panels. Neighbours with the same rows show the rows' names once."""
     for k, (panel, ax) in enumerate(zip(row, where, strict=True)):
         if isinstance(panel, Curves):
             axes.curves(ax, panel, colours)
@@ -96,7 +96,7 @@ def _row(figure: Figure, row: tuple[Panel, ...], where: list[Axes], colours: Pal
 
 
 def _same_rows(row: tuple[Panel, ...]) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of the panels side by side that name the same rows."""
+    """Yield (start, stop) of each group of neighbouring panels with the same rows."""
     start = 0
     for stop in range(1, len(row) + 1):
         names = getattr(row[start], "rows", ())
@@ -106,7 +106,7 @@ def _same_rows(row: tuple[Panel, ...]) -> Iterator[tuple[int, int]]:
 
 
 def _share_x(upper: Axes, above: Curves, lower: Axes, below: Curves) -> None:
-    """Let curves below one another have one x axis, named below the last."""
+    """Give curves above one another a common x axis, named below the last panel."""
     if (above.xlabel, above.xscale) == (below.xlabel, below.xscale):
         limits = [*upper.get_xlim(), *lower.get_xlim()]
         lower.sharex(upper)
@@ -122,7 +122,7 @@ def _roles(panel: Panel) -> Iterator[str]:
 
 
 def _width(panel: Panel) -> float:
-    """Return the width of the axes in inches; `_room` is for what stands beside them."""
+    """Return the width of the axes in inches; `_room` is the width of the text beside them."""
     if isinstance(panel, Heat):
         columns = panel.values.shape[1]
         named = isinstance(panel.x, tuple) and bool(panel.x)
@@ -166,7 +166,7 @@ def _legend(drawn: list[Axes]) -> tuple[list[Artist], list[str]]:
 
 
 def _fit_beside(title: str, labels: list[str], width: float, columns: int) -> bool:
-    """Return whether the legend has room in the title's line; a letter is a tenth of an inch.
+    """Return whether the legend fits beside the title; a letter is a tenth of an inch wide.
 
     >>> _fit_beside("A title", ["sam", "sgd"], width=4.0, columns=1)
     True

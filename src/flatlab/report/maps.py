@@ -1,4 +1,4 @@
-"""Drawing panels whose values lie over a plane: `Heat` and `Surface`."""
+"""Drawing panels with values over a plane: `Heat` and `Surface`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def heat(ax: Axes, panel: Heat, colours: Palette) -> Any:
     norm = _norm(panel)
     values = panel.values if panel.values.size else np.zeros((1, 1))
     if isinstance(norm, LogNorm):
-        values = np.maximum(values, float(norm.vmin or 0.0))  # zero is no gap
+        values = np.maximum(values, float(norm.vmin or 0.0))  # draw zero too, not as a gap
     colour: dict[str, Any] = {"cmap": colormap(panel.signed), "norm": norm}
     if isinstance(panel.x, tuple) and isinstance(panel.y, tuple):
         image: Any = ax.imshow(np.ma.masked_invalid(values), aspect="auto", **colour)
@@ -44,7 +44,7 @@ def heat(ax: Axes, panel: Heat, colours: Palette) -> Any:
         limits = ax.get_xlim(), ax.get_ylim()
         for each in panel.curves:
             curve(ax, each, colours[each.role])
-        ax.set(xlim=limits[0], ylim=limits[1])  # a boundary may leave the map
+        ax.set(xlim=limits[0], ylim=limits[1])  # a boundary may extend beyond the map
     _name_cells(ax, panel)
     for spine in ax.spines.values():
         spine.set_visible(True)
@@ -96,7 +96,7 @@ def _name_cells(ax: Axes, panel: Heat) -> None:
 
 
 def surface(ax: Any, panel: Surface) -> None:
-    """Draw a surface over its own contour lines, on axes with three dimensions."""
+    """Draw a surface above its contour lines, on axes with three dimensions."""
     log = panel.zscale == "log"
     z = np.log10(np.where(panel.z > 0, panel.z, np.nan)) if log else panel.z
     x, y = np.meshgrid(panel.x, panel.y)
@@ -124,7 +124,7 @@ def surface(ax: Any, panel: Surface) -> None:
         axis.set_pane_color((1, 1, 1, 0))
         axis.labelpad = 8
     ticks = MaxNLocator(5, integer=log).tick_values(low, high)
-    ax.set_zticks([tick for tick in ticks if low <= tick <= high])  # none down to the floor
+    ax.set_zticks([tick for tick in ticks if low <= tick <= high])  # no ticks below the surface
     ax.set_box_aspect(None, zoom=0.85)  # leaves room for the names of the axes
     if log:
         ax.zaxis.set_major_formatter(FuncFormatter(lambda value, _: f"$10^{{{value:g}}}$"))

@@ -13,7 +13,7 @@ from .tables import markdown
 def render(template: str, **values: Any) -> str:
     """Fill in a template; in it, `rows | table` is a Markdown table.
 
-    Several empty lines become one, so that a template may leave parts out.
+    Several empty lines become one, so a template can omit parts.
     """
     environment = Environment(
         loader=PackageLoader("flatlab.report"),

@@ -1,4 +1,4 @@
-"""The files beside `results.json`: pictures, the page results.md and the table verdicts.csv."""
+"""The files next to `results.json`: pictures, the page results.md and the table verdicts.csv."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = (
 
 
 def publish(results: Results) -> None:
-    """Draw the pictures of results and write their page and table, in their folder."""
+    """Draw the pictures of results, and write the page and the table, in the results' folder."""
     folder = Path(results.folder)
     for part in results.experiments:
         if part.figures:
@@ -29,7 +29,7 @@ def publish(results: Results) -> None:
 
 
 def as_csv(verdicts: Sequence[Judged]) -> str:
-    """Return the table of verdicts as CSV; numbers keep all their digits, None is empty."""
+    """Return the table of verdicts as CSV; numbers keep all digits, None is empty."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()

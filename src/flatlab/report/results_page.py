@@ -1,10 +1,10 @@
-"""The page of some results: verdicts, pictures, findings, seconds beside the paper's hours.
+"""The page of results: verdicts, pictures, findings, and seconds next to the paper's hours.
 
     python -m flatlab.report.results_page results/SOURCE-lab docs/results/SOURCE.md
 
-A third argument, the folder of the same experiments in another preset, puts its verdicts beside
-these. Everything on the page is read from `results.json`. Pictures are copied, made compact, to
-`images` beside the page, and the document to SOURCE-results.json.
+A third argument, the folder of the same experiments in another preset, adds the verdicts of that
+preset. Everything on the page is read from `results.json`. Next to the page, the pictures go to
+`images` in compact form, and the document to SOURCE-results.json.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .pages import render
 from .tables import interval
 
 IMAGES = "images"
-MOST_ROWS = 24  # of a table of an experiment's own; longer ones stay in results.json
+MOST_ROWS = 24  # longer tables of an experiment are only in results.json
 
 
 def page(
@@ -38,11 +38,11 @@ def page(
     """Return the page as Markdown.
 
     Args:
-        results: What it shows.
-        document: Where the stored results are, seen from the page.
-        picture: A figure's file → where it is, seen from the page.
+        results: The results to show.
+        document: Path of the stored results, relative to the page.
+        picture: A figure's file → its path relative to the page.
         made_by: The command that makes the page.
-        other: Results in another preset, whose verdicts are to stand beside these.
+        other: Results in another preset, whose verdicts are shown too.
     """
     titles = dict.fromkeys(part.source for part in results.experiments)
     rate = max((part.paper_hours_per_epoch or 0.0 for part in results.experiments), default=0.0)
@@ -77,7 +77,7 @@ def page(
 
 
 def agreement(results: Results, other: Results) -> str:
-    """Say in how many claims two presets agree, and name those in which they do not."""
+    """Say on how many claims two presets agree, and name the claims on which they do not."""
     theirs = {v.claim: v.verdict for v in other.verdicts}
     pairs = {v.claim: {v.verdict, theirs[v.claim]} for v in results.verdicts if v.claim in theirs}
     opposed = [f"`{claim}`" for claim, words in pairs.items() if words == {"holds", "fails"}]
@@ -86,14 +86,14 @@ def agreement(results: Results, other: Results) -> str:
     alone = len(pairs) - same - neither - len(opposed)
     text = (
         f"Of {len(pairs)} claims that the presets {results.preset} and {other.preset} both "
-        f"have, {same} are decided alike, {alone} are decided by one of them alone, {neither} by "
+        f"have, {same} are decided alike, {alone} are decided by only one of them, {neither} by "
         f"neither, and {len(opposed)} are decided differently"
     )
     return textwrap.fill(f"{text}{': ' if opposed else ''}{', '.join(opposed)}.", 100)
 
 
 def left_open(results: Results, other: Results) -> dict[str, Any] | None:
-    """Return the claims that the other preset decides and this one does not; None without any."""
+    """Return the claims that only the other preset decides; None if there are none."""
     theirs = {v.claim: v for v in other.verdicts if v.verdict != "not assessed"}
     seeds, their_seeds = ({p.id: p.seeds for p in r.experiments} for r in (results, other))
     rows = [
@@ -113,7 +113,7 @@ def left_open(results: Results, other: Results) -> dict[str, Any] | None:
 
 
 def _verdicts(results: Results, other: Results | None) -> list[dict[str, str]]:
-    """Return the verdicts in columns that a page has room for."""
+    """Return the verdicts in columns that fit on a page."""
     theirs = {v.claim: v for v in other.verdicts} if other else {}
     rows = []
     for v in results.verdicts:
@@ -140,7 +140,7 @@ def _interval(v: Judged) -> str:
 
 
 def _seconds(results: Results, rate: float) -> list[dict[str, Any]]:
-    """Return the table of seconds, the last row for all experiments."""
+    """Return the table of seconds; the last row is for all experiments."""
     alike = results.preset != "quick"
     rows = [
         {"experiment": p.id, "seeds": p.seeds, "runs": p.runs}
@@ -152,7 +152,7 @@ def _seconds(results: Results, rate: float) -> list[dict[str, Any]]:
 
 
 def _times(part: Part | Results, timed: bool, rate: float | None) -> dict[str, Any]:
-    """Return epochs and seconds, and beside them those of the paper; `rate` is hours an epoch."""
+    """Return epochs and seconds, with the paper's epochs and hours; `rate` is hours per epoch."""
     row: dict[str, Any] = {
         "epochs": f"{part.epochs:,}",
         "training s": part.training_seconds,
@@ -176,7 +176,7 @@ def make(folder: Path, path: Path, other: Path | None = None) -> list[Path]:
         other: The folder of the same request in another preset, to compare with.
 
     Raises:
-        UserError: A folder is not that of a request, or they do not belong together.
+        UserError: A folder is not a request's, or the two are of different requests.
         StoreError: A document or a picture is damaged.
     """
     if not path.name:
@@ -185,7 +185,7 @@ def make(folder: Path, path: Path, other: Path | None = None) -> list[Path]:
     beside = Results.load(other) if other else None
     if beside and beside.ids != results.ids:
         raise UserError(
-            f"{other} has the results of {beside.name!r}: give those of {results.name!r}"
+            f"{other} has the results of {beside.name!r}: give a folder of {results.name!r}"
         )
     places = [folder, path, *([other] if other else [])]
     document = path.parent / f"{name}-results.json"
@@ -215,8 +215,8 @@ def make(folder: Path, path: Path, other: Path | None = None) -> list[Path]:
 def _picture(path: Path) -> bytes:
     try:
         return compact(_content(path))
-    except OSError:  # PIL's
-        raise StoreError(f"{path} is damaged, it is no picture: run it again") from None
+    except OSError:  # from PIL
+        raise StoreError(f"{path} is damaged, it is not a picture: run it again") from None
 
 
 def _content(path: Path) -> bytes:

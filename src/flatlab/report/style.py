@@ -1,4 +1,4 @@
-"""Colours and type of every picture, and the axes that they share."""
+"""Colours, type and axes of all pictures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..plots import Mark, Reference
 Palette = Mapping[str, str]  # role → colour
 
 INK, FAINT, PALE = "#222222", "#8a8a8a", "#eeeeee"
-# Two hues that stay apart in grey and for colour-blind readers (Okabe & Ito).
+# Two hues that differ in grey and for colour-blind readers (Okabe & Ito).
 BLUE, ORANGE = "#0072B2", "#D55E00"
 FIXED = {
     "sam": BLUE,
@@ -56,7 +56,7 @@ STYLE: dict[Any, Any] = {
 
 
 def palette(roles: Iterable[str]) -> Palette:
-    """Give each role its fixed colour, or the next of the others.
+    """Give each role its fixed colour, or the next free colour.
 
     >>> palette(["sam", "depth 2", "sam", "depth 3"])
     {'sam': '#0072B2', 'depth 2': '#009E73', 'depth 3': '#CC79A7'}

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    r"""Return rows of plain values as a Markdown table; a text keeps to one line and one cell.
+    r"""Return rows of plain values as a Markdown table; a text stays in one line and one cell.
 
     x, x_low and x_high become one column "x [low, high]".
 
@@ -32,7 +32,7 @@ def number(value: Any) -> str:
 
 
 def interval(measured: float | None, low: float | None, high: float | None) -> str:
-    """Write a number with its interval, where it has one.
+    """Write a number with its interval, if it has one.
 
     >>> interval(0.5, 0.25, 0.75), interval(None, None, None)
     ('0.5 [0.25, 0.75]', '–')
@@ -43,7 +43,7 @@ def interval(measured: float | None, low: float | None, high: float | None) -> s
 
 
 def with_intervals(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row in which x, x_low and x_high are one text "x [low, high]"."""
+    """Return a row with x, x_low and x_high combined into one text "x [low, high]"."""
     merged: dict[str, Any] = {}
     for name, value in row.items():
         if f"{name}_low" in row:

@@ -1,4 +1,4 @@
-"""Looking into a solution: `anatomy`."""
+"""The command `anatomy`: look inside a solution."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .app import DONE, Json, app, complain, emit
 def anatomy(
     path: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the pictures; the run's own by default.")
+        Path | None, typer.Option(help="Folder for the pictures; by default the run directory.")
     ] = None,
-    most: Annotated[int, typer.Option(min=1, max=40, help="Neurons in the table.")] = 10,
+    most: Annotated[int, typer.Option(min=1, max=40, help="Number of neurons in the table.")] = 10,
     as_json: Json = False,
 ) -> int:
-    """Show what a solution looks like: does it memorise, or has it found the features?"""
+    """Look inside a solution: does it memorise, or has it found the features?"""
     from ..anatomy.pictures import pictures
     from ..report import save
     from ..training.dissecting import dissect

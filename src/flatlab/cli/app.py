@@ -1,6 +1,6 @@
-"""The application: its options, its errors, its exit codes; commands stand in their own files.
+"""The application: its options, errors and exit codes; the commands are in their own files.
 
-Heavy imports stand inside the commands, so that `flatlab --help` answers at once.
+Heavy imports are inside the commands, so that `flatlab --help` answers at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DONE, CLAIM_FAILED, USER_MISTAKE, DIVERGED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 class _Commands(TyperGroup):
-    """The commands; typer itself would end without a word on Ctrl-C."""
+    """The commands; typer alone would end silently on Ctrl-C."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -40,26 +40,26 @@ app = typer.Typer(
 )
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Out = Annotated[Path, typer.Option(help="Folder for results.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Run again even if it is done.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Run again even if done.")]
 
 
 def main() -> NoReturn:
-    """Run the command line; a foreseen error is one line on stderr, never a traceback."""
+    """Run the command line; an expected error is one line on stderr, never a traceback."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal without ✓ shows a ?
+        if isinstance(stream, io.TextIOWrapper):  # an encoding without ✓ prints ?
             stream.reconfigure(errors="replace")
     try:
         code = app(standalone_mode=False)
     except FlatlabError as error:
         code = complain(error, error.exit_code)
-    except TyperException as error:  # no arguments at all: the help is printed, nothing to add
+    except TyperException as error:  # without arguments only the help is printed
         text = error.format_message()
         code = complain(text, USER_MISTAKE) if text else USER_MISTAKE
     except MemoryError as error:
         code = complain(f"not enough memory ({error}): choose smaller sizes", USER_MISTAKE)
     except (KeyboardInterrupt, typer.Abort):
         code = interrupted()
-    except BrokenPipeError:  # the reader of our output has gone, as in `flatlab list | head`
+    except BrokenPipeError:  # the reader closed the pipe, as in `flatlab list | head`
         sys.stderr.close()
         code = DONE
     sys.exit(code or DONE)

@@ -1,4 +1,4 @@
-"""What the terminal shows: tables, verdicts, and progress. Only `cli` uses it."""
+"""Output on the terminal: tables, verdicts and progress. Only `cli` uses it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from ..claims.verifying import Result, Verification
     from ..experiments.results import Judged, Results
 
-# A file or a pipe has no width of its own.
+# A file or a pipe has no width, so set one.
 out = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
 MARKS = {True: "[green]holds[/]", False: "[red]fails[/]", None: "[yellow]not assessed[/]"}
-TABLE_WIDTH = 110  # columns that a table with sentences needs
+TABLE_WIDTH = 110  # columns of text that a table with sentences needs
 NO_BREAK = "\u00a0"
-# The mark and the colour of what came of a claim.
+# The mark and the colour of each result of a claim.
 WORDS = {
     "holds": ("✓", "green"),
     "holds corrected": ("✓*", "green"),
@@ -50,9 +50,9 @@ MEANINGS = {
 
 
 class AnsweringProgress(JobProgress):
-    """Progress of jobs. That Ctrl-C was heard is said on stderr at once, with or without bars.
+    """Progress of jobs. Ctrl-C is acknowledged on stderr at once, with or without bars.
 
-    A run ends between two chunks, and saves; amid compiling that takes seconds.
+    A run stops between two chunks, and saves; during compilation that takes seconds.
     """
 
     def __enter__(self) -> AnsweringProgress:
@@ -71,7 +71,7 @@ class AnsweringProgress(JobProgress):
 
 
 def print_line(text: str) -> None:
-    """Print text as it is: no markup, no colours, no line breaks of ours within a path."""
+    """Print text unchanged: no markup, no colours, no line break within a path."""
     out.print(text, soft_wrap=True, markup=False, highlight=False)
 
 
@@ -108,10 +108,10 @@ def print_table(
 
 
 def _widths(columns: Sequence[Sequence[str]]) -> list[int | None]:
-    """Return widths at which the terminal holds every column and no word is broken.
+    """Return widths at which all columns fit on the terminal and no word is broken.
 
-    Each column gets its longest word; what is left goes to those that need most lines. None leaves
-    a column to rich, where even the words do not fit.
+    Each column gets the width of its longest word; the rest goes to the columns that need most
+    lines. If not even the words fit, widths are None, and rich decides.
     """
     words = [
         max((cell_len(word) for cell in column for word in cell.split(" ")), default=1)
@@ -128,10 +128,10 @@ def _widths(columns: Sequence[Sequence[str]]) -> list[int | None]:
 
 
 def print_results(results: Results) -> None:
-    """Print what came of some experiments: verdicts, seconds, findings, what was left out.
+    """Print the results of experiments: verdicts, seconds, findings and omissions.
 
-    On a terminal too narrow for the table each verdict is printed over some lines. The tables and
-    pictures of a single experiment are printed too.
+    On a terminal too narrow for the table each verdict takes several lines. For a single experiment
+    its tables and pictures are printed too.
     """
     alone = len(results.experiments) == 1
     for part in results.experiments if alone else ():
@@ -189,7 +189,7 @@ def _cells(v: Judged, alone: bool) -> dict[str, Any]:
 
 
 def print_verification(found: Verification, hidden: Sequence[str] = ()) -> None:
-    """Print a table of claims, what went wrong, and counts; leave out the rows of some words."""
+    """Print a table of claims, the failures, and counts; omit rows whose word is in `hidden`."""
     marked = {word: f"{mark} {word}" for word, (mark, _) in WORDS.items()}
     rows = [
         {
@@ -237,12 +237,12 @@ def _comparison(line: Line) -> str:
 
 
 def _figure(value: float) -> str:
-    """Write a number such that the misprinted and the right one differ to the eye."""
+    """Write a number with enough digits that a misprint and its correction look different."""
     return f"{value:.6g}"
 
 
 def print_evidence(result: Result) -> None:
-    """Print a claim with everything that was found."""
+    """Print a claim with all its evidence."""
     claim, (mark, style) = result.claim, WORDS[result.word]
     out.print(f"[{style}]{mark} {result.word}[/]  [bold]{claim.id}[/]  {escape(claim.where)}")
     facts = {

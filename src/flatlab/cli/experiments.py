@@ -1,4 +1,4 @@
-"""What there is, and how fast it is: `list` and `bench`."""
+"""The commands `list` and `bench`: what flatlab contains, and how fast it is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def list_(
     ] = "experiments",
     as_json: Json = False,
 ) -> int:
-    """List what there is: experiments, data, models, algorithms, measures, claims and more."""
+    """List experiments, data, models, algorithms, measures, claims and more."""
     from .listing import LISTS
 
     if kind not in LISTS:
@@ -45,10 +45,10 @@ def bench(
     only: Annotated[
         list[str] | None, typer.Option(help="Run this benchmark; may be repeated.")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Longer, larger.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Larger sizes, longer runs.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Measure the engine against its peers, as ratios from one run."""
+    """Compare the engine's speed with other libraries, as ratios measured in one run."""
     import runpy
 
     script = Path(__file__).parents[3] / "benchmarks" / "run.py"

@@ -17,12 +17,12 @@ from ..specs import parse_spec
 from ..training.config import RunConfig
 from ..training.run import load_run, start_table
 
-# How the name before the colon is stored in each table.
+# Flag → the key that stores the name before the colon.
 _NAME_KEYS = {"arch": "kind", "data": "name", "loss": "name", "schedule": "optimizer"}
 
 
 def table_of(text: str, name_key: str) -> dict[str, Any]:
-    """Read `name:key=value,…` into a table that has the name too.
+    """Read `name:key=value,…` into a table that includes the name.
 
     >>> table_of("sam:lr=0.01,epochs=20", "optimizer")
     {'optimizer': 'sam', 'lr': 0.01, 'epochs': 20}
@@ -58,7 +58,7 @@ def data_spec(text: str) -> dict[str, Any]:
 
 
 def config_from_flags(file: Path | None, flags: Mapping[str, Any]) -> tuple[RunConfig, Dataset]:
-    """Return the configuration and its data set; flags that are not None win over the file."""
+    """Return the configuration and its data set; flags that are not None override the file."""
     fields = _read(file) if file else {}
     if flags.get("start") is not None:
         fields = {**_of_run(flags["start"]), **fields}
@@ -91,7 +91,7 @@ def config_from_flags(file: Path | None, flags: Mapping[str, Any]) -> tuple[RunC
 
 
 def _of_run(path: Path) -> dict[str, Any]:
-    """Return what a run that starts from another takes over unless it says otherwise."""
+    """Return the defaults that a run takes over from the run it starts from."""
     config = load_run(path).config.to_dict()
     return {name: config[name] for name in ("arch", "data", "loss", "dtype")}
 

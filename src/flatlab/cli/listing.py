@@ -1,4 +1,4 @@
-"""Rows that describe what there is: for `flatlab list` and `flatlab show`."""
+"""Tables for `flatlab list` and `flatlab show`."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ LISTS: dict[str, Callable[[], Rows]] = {
 
 
 def some_rows(columns: Columns, most: int) -> Rows:
-    """Return at most so many rows of a history, the first and the last among them."""
+    """Return at most `most` rows of a history, including the first and the last."""
     total = len(columns["epoch"])
     chosen = np.unique(np.linspace(0, total - 1, min(most, total)).round().astype(int))
     return [{name: column[k].item() for name, column in columns.items()} for k in chosen]
@@ -128,7 +128,7 @@ def describe_run(run: Run) -> list[str]:
 
 
 def _phase(phase: Phase) -> str:
-    """Write a phase as the command line takes it: the optimizer's name, then what is not usual."""
+    """Write a phase as on the command line: the optimizer's name, then all non-default settings."""
     fields = phase.to_dict()
     optimizer = dict(fields.pop("optimizer"))
     name, base = optimizer.pop("name"), dict(optimizer.pop("base", {}))

@@ -1,4 +1,4 @@
-"""Measuring: `measure` and `explain`."""
+"""The commands `measure` and `explain`."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ def measure(
         typer.Option(help="e.g. trace,lambda_max:tolerance=1e-4 or all; may be repeated"),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Measure on this instead, e.g. xor:d=30,n=1000 or a.npz")
+        str | None, typer.Option(help="Measure on other data, e.g. xor:d=30,n=1000 or a.npz")
     ] = None,
     mode: Annotated[str, typer.Option(help="eval, train or recomputed")] = "eval",
     params: Annotated[
         list[str] | None, typer.Option(help="Name pattern or layer; may be repeated")
     ] = None,
-    dtype: Annotated[str | None, typer.Option(help="float64 raises the precision")] = None,
-    seed: Annotated[int, typer.Option(help="Decides probes and start vectors.")] = 0,
+    dtype: Annotated[str | None, typer.Option(help="float64 for higher precision")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of probes and start vectors.")] = 0,
     budget: Annotated[float | None, typer.Option(help="Seconds for each measure.")] = None,
     products: Annotated[
         int | None, typer.Option(help="Products with a matrix (or gradients) for each measure.")
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="How the data are cut; matters with --mode train.")
+        int | None, typer.Option(help="Examples per batch; matters with --mode train.")
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -66,7 +66,7 @@ def explain(
     name: Annotated[str, typer.Argument(help="A measure, e.g. trace; see `flatlab list measures`")],
     as_json: Json = False,
 ) -> int:
-    """Say what a measure is, what it is invariant to, what it costs and what it is not."""
+    """Explain a measure: its definition, its invariances, its cost and its limits."""
     from ..measures.explaining import explanation, facts
 
     if as_json:

@@ -1,4 +1,4 @@
-"""Progress of what runs, on the terminal: jobs, checks, a search."""
+"""Progress bars on the terminal, for jobs, checks and a search."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PERCENT = "{task.percentage:>3.0f}%"
 
 
 class _Lines:
-    """Lines on stderr while something runs: text, bar, share done, time left, what is under way.
+    """Lines on stderr while something runs: text, bar, share done, time left, current work.
 
     Nothing is shown unless stdout is a terminal and `quiet` is off.
     """
@@ -22,7 +22,7 @@ class _Lines:
     def __init__(
         self, text: str, total: float | None, quiet: bool, share: str, visible: bool = True
     ):
-        """Start with one line; `share` is how its share done is written, "" for not at all."""
+        """Start with one line; `share` is the format of the share done, "" to omit it."""
         self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -55,10 +55,10 @@ class _Lines:
 
 
 class JobProgress(_Lines):
-    """One line a running job: bar, time left, loss, trace, test error; one line for all of them.
+    """One line per running job: bar, time left, loss, trace, test error; and one line for all jobs.
 
-    Once it knows what to `expect`, the time left of all jobs is judged by their expected seconds at
-    the pace so far, and without that by their number.
+    After `expect`, the time left for all jobs is estimated from their expected seconds and the pace
+    so far; without it, from the number of jobs.
     """
 
     def __init__(self, quiet: bool):
@@ -71,7 +71,7 @@ class JobProgress(_Lines):
         self.tasks: dict[str, TaskID] = {}
 
     def expect(self, total: int, expected: Mapping[str, float], workers: int) -> None:
-        """Take the number of runs, the seconds expected of those to do, and the workers."""
+        """Take the number of runs, the expected seconds of the runs to do, and the workers."""
         self.total, self.expected, self.workers = total, dict(expected), max(workers, 1)
         self.begun = time.monotonic()
         self.progress.update(self.all, total=total, description=f"{total} runs", visible=total > 1)
@@ -85,7 +85,7 @@ class JobProgress(_Lines):
             )
         elif kind == "progress":
             done = info["epoch"] / info["epochs"] if "epoch" in info else info.get("done", 0.0)
-            # A resumed run starts part of the way: time left is judged by this sitting's share.
+            # A resumed run starts part of the way: estimate time left from this sitting alone.
             first = self.first.setdefault(name, done)
             spent = time.monotonic() - self.started[name]
             left = spent / (done - first) * (1 - done) if done > first else None
@@ -98,7 +98,7 @@ class JobProgress(_Lines):
             self.progress.update(self.all, total=self.total, description=f"{self.total} runs")
         else:
             self.finished += 1
-            if name in self.tasks:  # one that could not be started has none
+            if name in self.tasks:  # a job that could not start has no task
                 self.progress.remove_task(self.tasks.pop(name))
             self.done[name] = 1.0
             self.progress.update(self.all, completed=self.finished, left=_left(self.left()))
@@ -109,17 +109,17 @@ class JobProgress(_Lines):
             return super().left()
         parts = {name: (1 - self.done.get(name, 0.0)) * s for name, s in self.expected.items()}
         made = sum(self.expected.values()) - sum(parts.values())
-        # The first seconds of all go to starting processes: until then, the estimate as it is.
+        # The first seconds go to starting processes; until then the estimate is not scaled.
         pace = self.spent() * self.workers / made if self.spent() > 10 and made > 0 else 1.0
         return pace * max(sum(parts.values()) / self.workers, max(parts.values()))
 
     def say(self, now: str) -> None:
-        """Show what is under way after the jobs."""
+        """Show what happens after the jobs."""
         self.progress.update(self.all, left="", now=now, visible=True)
 
 
 class CheckProgress(_Lines):
-    """One line for all checks: bar, time left, which are under way."""
+    """One line for all checks: bar, time left, and the checks under way."""
 
     def __init__(self, total: int, quiet: bool):
         super().__init__(f"0/{total} checks", total, quiet, PERCENT)
@@ -142,7 +142,7 @@ class CheckProgress(_Lines):
 
 
 class Waiting(_Lines):
-    """One line while a search goes on: what it is at, and the time that is left to it."""
+    """One line during a search: its current state and the time left."""
 
     def __init__(self, what: str, seconds: float, quiet: bool):
         super().__init__(what, seconds, quiet, "")

@@ -1,4 +1,4 @@
-"""Running experiments: `run` and `reproduce`, two spellings of one call."""
+"""The commands `run` and `reproduce`, two names for the same call."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Seeds = Annotated[int | None, typer.Option(help="Number of seeds.")]
 Jobs = Annotated[int | None, typer.Option(help="Runs at a time; default: all cores.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Change a setting: key=value, where an experiment has it."),
+    typer.Option("--set", help="Change a setting, key=value, of every experiment that has it."),
 ]
 Budget = Annotated[
-    str | None, typer.Option(help="Time for training, as 90s, 30m or 2h: most telling first.")
+    str | None, typer.Option(help="Time for training, e.g. 90s, 30m or 2h; most informative first.")
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")]
 
@@ -41,7 +41,7 @@ def run(
     strict: Strict = False,
     as_json: Json = False,
 ) -> int:
-    """Run experiments: train what is not yet done, judge their claims, draw their pictures."""
+    """Run experiments: train what is missing, judge the claims, draw the pictures."""
     return _run(ids, preset, seeds, jobs, changes, budget, out, fresh, strict, as_json)
 
 
@@ -109,7 +109,7 @@ def _run(
 
 
 def exit_code(results: Results, strict: bool) -> int:
-    """Return the exit code of a run: that of a failure, 3 if a run diverged, 1 by `--strict`."""
+    """Return the exit code: a failed run's own, 3 if a run diverged, 1 for `--strict`."""
     if results.status == "interrupted":
         return complain(
             f"interrupted: run the same command again to continue; {results.done} of "

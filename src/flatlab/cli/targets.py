@@ -1,4 +1,4 @@
-"""What `flatlab measure` is pointed at: a stored run, or a factory in the user's own code."""
+"""The target of `flatlab measure`: a stored run, or a factory in the user's own code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .from_flags import data_spec
 
 @dataclass(frozen=True)
 class Target:
-    """What to measure, and what to measure distances from (None if unknown)."""
+    """A model with its loss and data; distances are measured from `reference` (None if unknown)."""
 
     model: Any
     loss: Any
@@ -26,7 +26,7 @@ class Target:
 
 
 def target_of(text: str, data: str | None = None) -> Target:
-    """Return what a path or MODULE:FACTORY names, with other data if they are given."""
+    """Return the target that a path or MODULE:FACTORY names, with other data if given."""
     path = Path(text)
     found = _of_run(path) if path.is_dir() else _of_factory(text)
     if data is None:
@@ -60,7 +60,7 @@ def _of_factory(text: str) -> Target:
 def _check_arguments(text: str, factory: Callable[..., Any]) -> None:
     try:
         signature = inspect.signature(factory)
-    except (TypeError, ValueError):  # some callables written in C have none
+    except (TypeError, ValueError):  # some callables written in C have no signature
         return
     needed = [
         p.name

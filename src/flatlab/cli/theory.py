@@ -1,4 +1,4 @@
-"""Theory: `verify`, `construct` and `flattest`."""
+"""The commands for theory: `verify`, `construct` and `flattest`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Data = Annotated[str, typer.Option(help="e.g. xor:d=30,n=100, or a .npz file")]
 Folder = Annotated[Path | None, typer.Option("--out", help="Run directory.")]
-Again = Annotated[bool, typer.Option("--fresh", help="Make it again even if it is there.")]
+Again = Annotated[bool, typer.Option("--fresh", help="Make it again even if it exists.")]
 
 
 @app.command()
@@ -28,10 +28,10 @@ def verify(
     ] = None,
     source: Annotated[str | None, typer.Option(help="Only claims of this source.")] = None,
     thorough: Annotated[bool, typer.Option("--thorough", help="Larger sizes, longer.")] = False,
-    seed: Annotated[int, typer.Option(help="Decides all random instances.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random instances.")] = 0,
     jobs: Annotated[int | None, typer.Option(help="Processes; default: all cores.")] = None,
     evidence: Annotated[bool, typer.Option("--show", help="Print all evidence.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Also what has no check.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also list unchecked claims.")] = False,
     pictures: Annotated[
         bool, typer.Option("--pictures", help="Draw the pictures of the theory, check nothing.")
     ] = False,
@@ -41,7 +41,7 @@ def verify(
     ] = Path("results"),
     as_json: Json = False,
 ) -> int:
-    """Check what the sources claim: a theorem by its number, or all of them.
+    """Check the claims of the sources: one theorem by its number, or all.
 
     A claim about training is decided by an experiment; its stored verdict is shown.
     """
@@ -94,7 +94,7 @@ def construct(
     fresh: Again = False,
     as_json: Json = False,
 ) -> int:
-    """Make a network of a proof and store it as a run, to measure, show or train further."""
+    """Build a network from a proof and store it as a run, to measure, show or train further."""
     from ..data import identity
     from ..data.catalogue import make
     from ..specs import digest, parse_spec
@@ -127,7 +127,7 @@ def flattest(
     fresh: Again = False,
     as_json: Json = False,
 ) -> int:
-    """Find the interpolating network of least trace directly, and store it as a run."""
+    """Find the interpolating network with the smallest trace directly, and store it as a run."""
     from ..data import identity
     from ..data.catalogue import make
     from ..specs import digest
@@ -175,7 +175,7 @@ def _check_seed(seed: int) -> None:
 
 
 def _facts(run: Run) -> dict[str, Any]:
-    """Return what a reader wants to know of a network that was made."""
+    """Return a summary of a constructed network."""
     keys = ("train_loss", "trace", "test_error", "test_loss")
     return {
         "path": str(run.path),

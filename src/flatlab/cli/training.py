@@ -1,4 +1,4 @@
-"""Training and showing a run: `train`, `show`."""
+"""The commands `train` and `show`: train a run, show a run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def train(
     loss: Annotated[
         str | None, typer.Option(help="e.g. mse, cross_entropy, logistic:smoothing=0.2")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Initial weights, order, noise.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of weights, order and noise.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32 or float64")] = None,
     measures: Annotated[
         list[str] | None,
@@ -46,7 +46,7 @@ def train(
         str | None, typer.Option(help="Log points, e.g. per_decade=0,regular=20")
     ] = None,
     start: Annotated[
-        Path | None, typer.Option(help="Begin with the final parameters of this run directory.")
+        Path | None, typer.Option(help="Start from the final parameters of this run directory.")
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda, for torch")] = "cpu",
     threads: Annotated[int, typer.Option(help="Threads for torch and BLAS.")] = 1,
@@ -54,7 +54,7 @@ def train(
     fresh: Fresh = False,
     as_json: Json = False,
 ) -> int:
-    """Train one network, from flags or a TOML file (flags win). Continues what was interrupted."""
+    """Train one network from flags or a TOML file (flags win). Continues an interrupted run."""
     from .from_flags import config_from_flags
 
     given = {"arch": arch, "data": data, "schedule": phases or None, "loss": loss}

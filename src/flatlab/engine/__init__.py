@@ -1,7 +1,7 @@
 """Compiled training of the two-layer and deep MLP families."""
 
-# numba's np.dot calls the BLAS that scipy brings. It is loaded here so that a caller's limit on
-# BLAS threads, set after this import, reaches it.
+# numba's np.dot calls scipy's BLAS. It is loaded here, so that a limit on BLAS threads that a
+# caller sets after this import applies to it.
 import scipy.linalg  # noqa: F401
 
 from ..errors import UserError

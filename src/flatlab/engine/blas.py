@@ -1,4 +1,4 @@
-"""The one BLAS call that numba's `np.dot` does not offer: a product added to what is there."""
+"""The one BLAS call that numba's `np.dot` does not offer: a product added to a matrix."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _KINDS = {types.float32: np.int8(ord("s")), types.float64: np.int8(ord("d"))}
 def add_product(C: Any, A: Any, B: Any, factors: Any) -> None:
     """C ← factors[0] AᵀB + factors[1] C, in place, over C-contiguous arrays of one dtype.
 
-    A pass over C is saved against a product into a buffer. It calls the `gemm` that numba links
-    for `np.dot`; a row-major C is BLAS's Cᵀ, so that B comes first.
+    Compared with a product into a buffer this saves a pass over C. It calls the `gemm` that numba
+    links for `np.dot`. A row-major C is Cᵀ for BLAS, so B comes first.
     """
     C[...] = factors[0] * (A.T @ B) + factors[1] * C
 

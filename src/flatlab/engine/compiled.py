@@ -1,4 +1,4 @@
-"""The compiled trainer: which combinations it takes, and how it advances one."""
+"""The compiled trainer: which combinations it supports, and how it trains one."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _MULTIPLE = 8
 
 State = dict[str, np.ndarray]  # "params/W1", "velocity/W1"
 
-# What is drawn in training, each from its stream.
+# The random quantities of training; each has its own stream.
 USES = ("order", "label_noise", "input_noise", "second_order")
 
 
 class Step(Protocol):
-    """What a kernel must know of a phase of training; `training.Phase` says what it means."""
+    """The hyper-parameters that a kernel needs from a phase; `training.Phase` documents them."""
 
     @property
     def algorithm(self) -> str: ...  # noqa: D102
@@ -57,12 +57,12 @@ class Step(Protocol):
 
 
 def unsupported(loss: Loss, arch: Architecture, schedule: tuple[Step, ...]) -> str | None:
-    """Say why the engine cannot train so, or None if it can.
+    """Say why the engine cannot train this combination, or None if it can.
 
     It compiles `TwoLayer` and `Deep` with the losses in `LOSSES` and the algorithms in `ASCENTS`,
-    at every batch size and dtype. Input noise and norm rules are compiled where examples come one
-    by one in blocks; steps of the bias's own there and in `two_layer_batch`, which also has
-    momentum, second batches and rules for γ and its statistics.
+    at every batch size and dtype. Only the blocked kernel for single examples has input noise and
+    norm rules. Separate steps of the bias are in that kernel and in `two_layer_batch`, which also
+    has momentum, second batches and rules for γ and its statistics.
     """
     if arch.kind not in ("two_layer", "deep"):
         return f"the engine compiles the architectures two_layer and deep, not {arch.kind}"
@@ -103,19 +103,19 @@ def _carried(phase: Step) -> bool:
 def _blocked(arch: Chain, phase: Step) -> bool:
     plain = arch.kind == "two_layer" and arch.norm in (None, "layer")
     first = phase.first_layer
-    joint = first.bias_apart and first.max_norm is not None  # a norm with the bias's
+    joint = first.bias_apart and first.max_norm is not None  # norm with the bias
     return plain and phase.batch_size == 1 and not (_carried(phase) or joint)
 
 
 def _few_active(arch: Chain, phase: Step, n: int) -> bool:
-    """Return whether it pays to look which neurons a batch activates."""
+    """Return whether it pays to find the neurons that a batch activates."""
     few = phase.batch_size is not None and 8 * phase.batch_size <= n
     relu = arch.norm == "batch" and arch.activation == "relu"
     return relu and few and not (_carried(phase) or phase.first_layer.bias_apart)
 
 
 def kernel_of(loss: Loss, arch: Chain, phase: Step, n: int) -> tuple[str | int | bool, ...]:
-    """Return what names the compiled function that trains so; its dtype is the weights'."""
+    """Return the key of the compiled function for a phase; its dtype is the weights' dtype."""
     if arch.kind == "deep":
         return ("deep", phase.batch_size == 1)
     if _blocked(arch, phase):
@@ -139,7 +139,7 @@ def _codes(loss: Loss, arch: Chain, phase: Step) -> tuple[int, int, int, int]:
 
 
 def _forms(phase: Step) -> tuple[bool, bool]:
-    """Return whether the blocked kernel keeps the bias apart, and adds noise to inputs."""
+    """Return whether the blocked kernel keeps the bias separate and whether it adds input noise."""
     first, change = phase.first_layer, phase.variation
     return first.bias_apart or first.norm_rule == "each", change.input_noise is not None
 
@@ -147,9 +147,9 @@ def _forms(phase: Step) -> tuple[bool, bool]:
 class CompiledTrainer:
     """Holds the weights of one run and advances them by units.
 
-    A unit is the least piece of work: a block of examples for the two-layer kernel at batch size 1,
-    one step elsewhere. Units never cross an epoch, and results do not depend on how many are asked
-    for at a time.
+    A unit is the smallest piece of work: a block of examples for the two-layer kernel at batch size
+    1, one step elsewhere. Units never cross an epoch, and results do not depend on how many units a
+    call runs.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class CompiledTrainer:
         self.block = two_layer_single.block_size(self.inputs)
 
     def load(self, state: State) -> None:
-        """Set the weights, and the velocity of a phase with momentum."""
+        """Set the weights, and the velocity in a phase with momentum."""
         velocity = _part(state, "velocity")
         self.weights = self._padded(_part(state, "params"))
         self.velocities = self._padded(velocity) if velocity else None
@@ -201,7 +201,7 @@ class CompiledTrainer:
         return found
 
     def module(self) -> Any:
-        """Return the torch network with the weights as they are."""
+        """Return the torch network with the current weights."""
         return build(self.arch, self._named(self.weights), self.data.x_train)
 
     def _named(self, weights: Weights) -> Params:
@@ -253,7 +253,7 @@ class CompiledTrainer:
         if _few_active(self.arch, phase, n):
             active = (W, a, gamma, *data, loss, ascent, rules, hyper)
             return self._call(two_layer_active.train, *active)
-        moved = self.velocities or self.weights  # not looked at without momentum
+        moved = self.velocities or self.weights  # not used without momentum
         velocity = (moved.W, moved.a, moved.gamma)
         rest = (velocity, *data, *codes, rules, hyper)
         return self._call(two_layer_batch.train, W, a, gamma, *rest)
@@ -263,18 +263,18 @@ class CompiledTrainer:
         return int(kernel(*args))
 
     def _rules(self, phase: Step) -> np.ndarray:
-        """Return the rules in the order of the positions in `scalar`."""
+        """Return the rules at the positions defined in `scalar`."""
         change = phase.variation
         constant, other = change.statistics is not None, change.second_batch is not None
         row = self.inputs - 1 if phase.first_layer.bias_apart else -1
         return np.array([shares_gamma(self.arch), GAMMA_RULES[change.gamma], constant, other, row])
 
     def _hyper(self, phase: Step) -> np.ndarray:
-        """Return the hyper-parameters in the order of the positions in `scalar`."""
+        """Return the hyper-parameters at the positions defined in `scalar`."""
         limit = phase.first_layer.max_norm or 0.0
         values = [phase.lr, phase.rho, phase.weight_decay, phase.noise, limit]
         tiny = np.finfo(self.dtype).tiny
-        smoothing = getattr(self.loss, "smoothing", 0.0)  # of the logistic loss alone
+        smoothing = getattr(self.loss, "smoothing", 0.0)  # only the logistic loss has it
         values += [smoothing, self.arch.ln_epsilon, 0.0, 1.0, tiny, *phase.of_bias]
         values += [phase.variation.input_noise or 0.0, NORM_EPSILON, phase.momentum or 0.0]
         return np.array(values, self.dtype)

@@ -1,13 +1,14 @@
 """Deep ReLU networks: the rank-one form for single examples, matrix products for batches.
 
-Weights: W (d', m) is the first layer transposed, its bias (if any) the last row; M (D−2, m, m) the
-middle layers; a (m,) the last. With u_l the activations and δ_l = ∂f/∂h_l, every layer's gradient
-for one example is an outer product δ_{l+1} u_lᵀ. So at θ + s g
+Weights: W (d', m) is the first layer transposed, with the bias (if any) as its last row; M
+(D−2, m, m) are the middle layers; a (m,) is the last layer. With u_l the activations and
+δ_l = ∂f/∂h_l, every layer's gradient for one example is an outer product δ_{l+1} u_lᵀ. So at
+θ + s g
 
     h̃_{l+1} = M_l ũ_l + s δ_{l+1} (u_l·ũ_l),
     M̃_lᵀ δ̃_{l+1} = M_lᵀ δ̃_{l+1} + s u_l (δ_{l+1}·δ̃_{l+1}),
 
-and no perturbed matrix is ever formed. Rows of M_l with δ_{l+1} = 0 are skipped on the way back.
+and no perturbed matrix is ever formed. The backward pass skips rows of M_l with δ_{l+1} = 0.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ def _transposed_product(matrix, rows, v):
 
 @njit(cache=True, fastmath=FAST, inline="always")
 def _pass(h0, M, a, s, squared_x, U, Delta, new_U, new_Delta, last, zero):
-    """Forward and backward at θ + s g for one example; return f and fill U, Δ and `last` = ã.
+    """Run one example forward and backward at θ + s g; return f, fill new_U, new_Delta and `last`.
 
-    U and Delta belong to the example at θ (zero in the first pass, which has s = 0).
+    `last` is ã. U and Delta are the example's values at θ (zero in the first pass, with s = 0).
     """
     layers = M.shape[0]
     for t in range(a.shape[0]):
@@ -109,7 +110,7 @@ def _subtract_outer(matrix, left, right, keep, one):
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def train_single(W, M, a, X, y, first, last, epoch0, keys, loss, ascent, hyper):
-    """Run steps first..last−1 of a phase, one example each; return the diverged one, or −1."""
+    """Run steps first..last−1 of a phase, one example each; return the diverged step, or −1."""
     n, layers, m = X.shape[0], M.shape[0], a.shape[0]
     zero, one = hyper[ZERO], hyper[ONE]
     keep = one - hyper[LR] * hyper[DECAY]
@@ -186,7 +187,7 @@ def _gradient(X, y, W, M, a, loss, hyper, G_W, G_M, G_a):
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def train_batch(W, M, a, X, y, first, last, epoch0, batch, keys, loss, ascent, hyper):
-    """Run steps first..last−1 of a phase, `batch` examples each; return as `train_single`."""
+    """Run steps first..last−1 of a phase, `batch` examples each; return as in `train_single`."""
     n = X.shape[0]
     zero, one = hyper[ZERO], hyper[ONE]
     keep = one - hyper[LR] * hyper[DECAY]

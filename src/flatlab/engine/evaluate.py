@@ -1,4 +1,4 @@
-"""What the engine computes of given parameters: losses, errors, the exact Hessian trace."""
+"""Evaluation of given parameters: losses, errors and the exact Hessian trace."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def predict(arch: Chain, params: Params, x_train: Array, x: Array) -> Array:
 def evaluate(arch: Chain, params: Params, loss: Loss, data: Dataset) -> dict[str, float]:
     """Return losses, errors and the trace.
 
-    `trace` is Tr ∇²L; `trace_ggn` keeps only its Gauss–Newton part (1/n) Σ ℓ''‖∇f‖², which is what
-    the lower bounds of the theory speak of. The two agree at interpolation and wherever Tr ∇²f = 0.
-    An error is the zero-one error, where f = 0 counts as an error: Pr(y f ≤ 0). It is left out
-    when labels are not ±1, and everything about the test set when there is none.
+    `trace` is Tr ∇²L; `trace_ggn` is its Gauss–Newton part (1/n) Σ ℓ''‖∇f‖², which the theory's
+    lower bounds are about. The two agree at interpolation and wherever Tr ∇²f = 0. An error is the
+    zero-one error Pr(y f ≤ 0), so f = 0 counts as an error. Errors are left out if labels are not
+    ±1, and all test values if there is no test set.
     """
     f, squared, second = outputs_and_curvature(arch, params, data.x_train)
     value, first, curve = loss.values(f, data.y_train)
@@ -88,7 +88,7 @@ def evaluate(arch: Chain, params: Params, loss: Loss, data: Dataset) -> dict[str
 
 
 def _error(name: str, f: Array, y: Array) -> dict[str, float]:
-    """Return the zero-one error of labels ±1, nothing for other labels."""
+    """Return the zero-one error for labels ±1, and nothing for other labels."""
     return {name: float((y * f <= 0).mean())} if np.all(np.abs(y) == 1) else {}
 
 

@@ -1,4 +1,4 @@
-"""How the engine lays out parameters: neurons contiguous, the bias as one more input."""
+"""The engine's layout of parameters: neurons are contiguous, the bias is one more input."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Weights(NamedTuple):
 
 
 def shares_gamma(arch: Chain) -> bool:
-    """Return whether one γ stands for all neurons; the arrays still have it for each."""
+    """Return whether all neurons share one γ; the arrays still repeat it for each neuron."""
     return arch.gamma == "shared"
 
 

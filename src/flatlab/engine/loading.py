@@ -1,8 +1,8 @@
-"""A kernel before its first call: compiled, or loaded from numba's cache, by one process at a time.
+"""Compile a kernel, or load it from numba's cache, in one process at a time.
 
-Numba's cache knows no lock. A function's compiled forms (one for each dtype) have an index and are
-numbered in it. Two processes that compile two forms at once may take the same number, and a later
-one would load the form of another dtype under it. Two that need the same compile it twice.
+Numba's cache has no lock. Its index numbers the compiled forms of a function, one for each dtype.
+Two processes that compile two forms at once may take the same number, and a later process would
+load the form of the wrong dtype. Two processes that need the same form would compile it twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _loaded: set[tuple[Any, str]] = set()
 
 
 def load(kernel: Any, dtype: str, args: tuple[Any, ...]) -> None:
-    """Compile or load a kernel for arguments of these types, which the dtype decides."""
+    """Compile or load a kernel for arguments of these types; the dtype determines the types."""
     if (kernel, dtype) in _loaded:
         return
     name = kernel.py_func.__qualname__

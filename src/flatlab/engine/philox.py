@@ -1,7 +1,8 @@
 """Philox4x64-10 (Salmon et al. 2011), compiled: the sample order, label noise and input noise.
 
 The same generator as `numpy.random.Philox`, callable from a kernel and without state: the block
-of four words at (key, counter) is a pure function, so any epoch's order can be had at any time.
+of four words is a pure function of (key, counter), so any epoch's order can be computed at any
+time.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def philox(key, c0, c1):
 
 @njit(cache=True)
 def permutation(key, epoch, order):
-    """Fill `order` with the permutation of 0..n−1 of this epoch (Fisher–Yates, from the top).
+    """Fill `order` with this epoch's permutation of 0..n−1 (Fisher–Yates, from the top).
 
     The draw below i+1 is the high word of a 64-bit random number times i+1; its bias is under
     (i+1)/2⁶⁴.
@@ -65,7 +66,7 @@ def permutation(key, epoch, order):
 
 @njit(cache=True)
 def with_replacement(key, epoch, order):
-    """Fill `order` with independent uniform draws from 0..n−1, those of this epoch."""
+    """Fill `order` with this epoch's independent uniform draws from 0..n−1."""
     n = order.shape[0]
     for i in range(0, n, 4):
         k = i
@@ -79,7 +80,7 @@ def with_replacement(key, epoch, order):
 def visits(keys, epoch, order):
     """Fill `order` with the examples to visit in this epoch, by the rule in keys[-1, 0].
 
-    A fixed order is that of epoch 0, over and over.
+    A fixed order repeats the order of epoch 0.
     """
     rule = keys[-1, 0]
     if rule == uint64(1):
@@ -92,27 +93,27 @@ def visits(keys, epoch, order):
 
 @njit(cache=True)
 def signs(key, epoch, out):
-    """Fill `out` with the independent signs ±1 of this epoch, one for each sample visited."""
+    """Fill `out` with this epoch's independent signs ±1, one for each sample visited."""
     for i in range(0, out.shape[0], 64):
         word = philox(key, i // 64 + 1, epoch)[0]
         for bit in range(min(64, out.shape[0] - i)):
             out[i + bit] = 2 * np.int64((word >> uint64(bit)) & uint64(1)) - 1
 
 
-OTHERS = 3  # the row of the key for the order of second batches; the order's code is below it
+OTHERS = 3  # row of the key for the order of second batches; the next row is the order's code
 ORDERS = {None: 0, "replacement": 1, "fixed": 2}  # the codes that `visits` knows
 
 
 def with_order(keys: np.ndarray, order: str | None) -> np.ndarray:
-    """Return the keys of all streams with the code of an order as a last row."""
+    """Return the keys of all streams, with the code of an order as the last row."""
     return np.vstack([keys, np.array([[ORDERS[order], 0]], dtype=np.uint64)])
 
 
 @njit(cache=True)
 def normals(key, epoch, out):
-    """Fill `out` (n, d) with independent standard normals of this epoch, one row a sample visited.
+    """Fill `out` (n, d) with this epoch's independent standard normals, a row per sample visited.
 
-    Box and Muller: two of the 53-bit numbers in (0, 1] that one block of words has make two.
+    Box and Muller: two 53-bit uniform numbers in (0, 1] from a block of words give two normals.
     """
     flat = out.reshape(out.size)
     for i in range(0, flat.shape[0], 4):

@@ -1,9 +1,9 @@
-"""Arrays with room behind them: loops over them take the same path wherever they lie in memory.
+"""Arrays with room behind them, so that the bits of a loop do not depend on their addresses.
 
-LLVM leaves a vectorised loop for one that goes number by number where what it writes begins less
-than a round (up to four vectors of 64 bytes) behind what it reads. Short arrays that the allocator
-puts side by side are that near, in one process and not in the next. A loop that writes and sums
-then sums in another order, and the last bits of a run change.
+LLVM replaces a vectorised loop by a scalar one if the array written begins less than a round (up to
+four vectors of 64 bytes) behind the array read. The allocator may put short arrays that close
+together, in one process and not in the next. A loop that writes and sums then sums in another
+order, and the last bits of a run change.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numba import njit
 
 from .layout import Array
 
-GAP = 64  # numbers, of four bytes at least
+GAP = 64  # numbers of at least four bytes
 
 
 @njit(cache=True, inline="always")

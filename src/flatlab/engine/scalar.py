@@ -1,7 +1,7 @@
-"""Scalar pieces shared by the kernels: codes, loss derivatives, the ascent's length.
+"""Scalar functions of all kernels: codes, loss derivatives, the length of the ascent.
 
-Kernels are compiled once for each dtype and take options as integer codes; branches on a code
-stand outside the loops over neurons, so the loops vectorise.
+Kernels are compiled once for each dtype and take options as integer codes; branches on a code are
+outside the loops over neurons, so the loops vectorise.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numba import njit
 
 from .softplus import softplus
 
-# Reassociation lets reductions vectorise. NaN and infinity keep their meaning: divergence is seen.
+# Reassociation lets reductions vectorise. NaN and infinity keep their meaning, to show divergence.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 ACTIVATIONS = {"relu": 0, "softplus": 1, "tanh": 2, "identity": 3}
@@ -35,9 +35,9 @@ UNPERTURBED, FIXED = GAMMA_RULES["unperturbed"], GAMMA_RULES["fixed"]
 LR, RHO, DECAY, NOISE, MAX_NORM, SMOOTHING, LN_EPSILON, ZERO, ONE, TINY = range(10)
 BIAS_LR, BIAS_DECAY, INPUT_NOISE, NORM_EPSILON, MOMENTUM = range(10, 15)
 
-# Positions in the array of rules, integers: one γ for all neurons; a code of `GAMMA_RULES`;
-# statistics that gradients do not flow through; a second gradient on a batch of its own; the row of
-# a bias with steps of its own, or −1.
+# Positions in the integer array of rules: one γ for all neurons; a code of `GAMMA_RULES`;
+# statistics without gradients through them; a second gradient on another batch; the row of a bias
+# with separate steps, or −1.
 SHARED, GAMMA, CONSTANT, OTHER, BIAS_ROW = range(5)
 
 
@@ -53,9 +53,9 @@ def slope(loss, f, y, hyper):
 
 @njit(cache=True, inline="always")
 def ascent_length(ascent, squared_norm, hyper):
-    """Return s such that the ascent goes to θ + s g, given ‖g‖²; no ascent at a zero gradient.
+    """Return s such that the ascent goes to θ + s g, given ‖g‖²; 0 at a zero gradient.
 
-    A gradient counts as zero where its square is below the smallest normal number of the dtype.
+    A gradient counts as zero if its square is below the smallest normal number of the dtype.
     """
     if squared_norm < hyper[TINY]:
         return hyper[ZERO]
@@ -107,9 +107,9 @@ def gather(v, momentum, y, decay, x):
 
 @njit(cache=True, fastmath=FAST, inline="always")
 def of_gamma(gradient, rules, ascends, zero):
-    """Make the neurons' gradients in γ those that `rules` ask for.
+    """Change the neurons' gradients in γ as `rules` say.
 
-    `ascends` says whether they are for an ascent. A shared γ has the sum, written to all neurons.
+    `ascends` says whether they are for an ascent. A shared γ gets the sum, written to all neurons.
     """
     if rules[GAMMA] == FIXED or (ascends and rules[GAMMA] == UNPERTURBED):
         gradient[:] = zero

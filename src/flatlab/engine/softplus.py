@@ -1,14 +1,14 @@
 """Softplus and its slope, in arithmetic that vectorises.
 
-The library's exp and log1p are called number by number, and took most of the time of a network with
-softplus. With e = exp(−|h|) in (0, 1]:
+The library's exp and log1p work number by number, and took most of the time of a softplus network.
+With e = exp(−|h|) in (0, 1]:
 
     softplus(h) = max(h, 0) + log(1 + e),   softplus'(h) = 1/(1 + e) if h > 0 else e/(1 + e).
 
-e = 2ᵏ exp(r) with k the integer nearest to −|h|/log 2, so |r| ≤ log(2)/2, and exp(r) is Taylor's
-polynomial. log(1 + e) = 2 artanh(v) with v = e/(2 + e) ≤ 1/3, and artanh(v)/v is Taylor's
-polynomial in v². Both end where a term is below a fourth of the dtype's epsilon. Where e is
-about to leave the normal numbers (|h| above 87 in float32, 708 in float64) it is zero.
+e = 2ᵏ exp(r) with k the integer nearest to −|h|/log 2, so |r| ≤ log(2)/2, and exp(r) is a Taylor
+polynomial. log(1 + e) = 2 artanh(v) with v = e/(2 + e) ≤ 1/3, and artanh(v)/v is a Taylor
+polynomial in v². Both end with the first term below a fourth of the dtype's epsilon. If e would
+leave the normal numbers (|h| above 87 in float32, 708 in float64), it is zero.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
-# No sum is reordered: log 2 comes in two pieces. A call in a loop would keep it from vectorising.
+# No sum may be reordered, since log 2 is in two pieces. Inlined, since calls prevent vectorising.
 _OPTIONS: Any = {"fastmath": {"contract"}, "forceinline": True, "error_model": "numpy"}
 _LOG2 = math.log(2)
-_LOG2_REST = 2.3190468138462996e-17  # log 2 less the float64 above
+_LOG2_REST = 2.3190468138462996e-17  # log 2 minus the float64 above
 
 
 @intrinsic
 def _power_of_two(_context: Any, k: Any) -> Any:
-    """Return 2ᵏ by its bits, for an integer k as wide as the float it gives."""
+    """Return 2ᵏ from its bits, for an integer k as wide as the float."""
     result: Any = {32: types.float32, 64: types.float64}[k.bitwidth]
     info = np.finfo(str(result))
 
@@ -45,7 +45,7 @@ def _power_of_two(_context: Any, k: Any) -> Any:
 
 @njit(cache=True, **_OPTIONS)
 def _polynomial(even, odd, x):
-    """Return Σ even_i x²ⁱ + x Σ odd_i x²ⁱ, highest powers first: short loops, which unroll."""
+    """Return Σ even_i x²ⁱ + x Σ odd_i x²ⁱ, highest powers first; the short loops unroll."""
     square, low, high = x * x, even[0], odd[0]
     for c in even[1:]:
         low = low * square + c
@@ -66,7 +66,7 @@ def _softplus(h):
     info = np.finfo(real)
     whole = {32: np.int32, 64: np.int64}[info.bits]
     zero, half, one, two = real(0), real(0.5), real(1), real(2)
-    # log 2 in two pieces, the first with so few bits that k times it is exact.
+    # log 2 in two pieces; the first has few enough bits that its product with k is exact.
     first = real(math.floor(_LOG2 * 2 ** (info.nmant - 11)) / 2 ** (info.nmant - 11))
     second, per_log2 = real(_LOG2 - float(first) + _LOG2_REST), real(1 / _LOG2)
     least = real(math.ceil(math.log(info.tiny)))
@@ -76,7 +76,7 @@ def _softplus(h):
 
     def value_and_slope(h):
         z = -abs(h)
-        lost = z < least  # NaN is not lost, and stays in r: a diverged weight shows
+        lost = z < least  # false for NaN, which stays in r, so a diverged weight shows
         z = least if lost else z
         exponent = whole(z * per_log2 - half)
         k = real(exponent)
@@ -99,7 +99,7 @@ def replaced(h):
 
 
 def _taylor(coefficient: Any, largest: float, real: Any) -> tuple[tuple[Any, ...], ...]:
-    """Return the coefficients of even and of odd powers, highest first, that `real` can tell."""
+    """Return the even and the odd coefficients, highest first, that matter in the dtype `real`."""
     terms = [coefficient(0)]
     while terms[-1] * largest ** (len(terms) - 1) > np.finfo(real).eps / 4:
         terms.append(coefficient(len(terms)))

@@ -1,9 +1,9 @@
-"""Subnormal numbers as zero: processors take some hundred cycles for each operation on one.
+"""Treat subnormal numbers as zero: processors take about a hundred cycles per operation on one.
 
-Weights that nothing pulls shrink by a factor in every step and end below the smallest normal number
-(1.2e-38 in float32), where they no longer matter and make a step several times slower. Within
-`flushed()` this thread's arithmetic takes them as zero. On processors other than x86-64 nothing is
-changed: it is a matter of speed alone.
+With weight decay, weights without a gradient shrink by a factor in every step and end below the
+smallest normal number (1.2e-38 in float32), where they no longer matter and make a step several
+times slower. Within `flushed()` this thread's arithmetic treats them as zero. Other processors than
+x86-64 are not changed, since this only affects speed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 X86 = platform.machine().lower() in ("x86_64", "amd64")
-# Bits of the control register MXCSR: results that are subnormal, and operands, become zero.
+# Bits of the control register MXCSR: subnormal results and subnormal operands become zero.
 FLUSH, OPERANDS = 1 << 15, 1 << 6
 
 
@@ -63,7 +63,7 @@ def _set_control(value: int) -> None:
 
 @contextlib.contextmanager
 def flushed() -> Iterator[None]:
-    """Take subnormal numbers as zero in this thread, and put things back as they were."""
+    """Treat subnormal numbers as zero in this thread; restore the register afterwards."""
     if not X86:
         yield
         return

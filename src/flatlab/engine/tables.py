@@ -6,6 +6,6 @@ from numba.core.registry import cpu_target
 
 
 def fill_tables() -> None:
-    """Fill them now: processes forked from this one need not."""
+    """Fill them now, so that processes forked from this one need not."""
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()

@@ -6,8 +6,8 @@ For L = (1/n) Σ ℓ(f(x_i), y_i),
 
 The second term vanishes for ReLU networks without normalisation (they are piecewise linear in each
 layer's weights) and at interpolation; elsewhere it is computed, neuron by neuron. Arrays are
-(examples, neurons); X carries a column of ones if the first layer has a bias. At a kink of ReLU the
-derivative is taken as 0 (as torch does) and the curvature that the kink itself carries is not seen.
+(examples, neurons); X has a column of ones if the first layer has a bias. At a kink of ReLU the
+derivative is 0 (as in torch), and the curvature of the kink itself is ignored.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Simplified BatchNorm with ReLU and few examples a step: only active neurons are computed.
 
 f_i = Σ_j a_j γ_j u_ij / rms_j, so a neuron with u_ij = 0 on every example of a batch has no
-gradient there: ∂f_i/∂w_j is a sum of two terms, one with σ'(h_ij) and one with u_ij. It stays where
-it is in the ascent as well, and is inactive still. So a step gathers the neurons that are active on
-the batch, takes both gradients among them (`two_layer_batch`) and puts them back: half of the
-neurons at the start of training, a fourth and fewer once most of them serve one cell of the data.
+gradient there: ∂f_i/∂w_j is a sum of two terms, one with σ'(h_ij) and one with u_ij. The ascent
+does not move it either, so it stays inactive. So a step gathers the neurons that are active on the
+batch, computes both gradients for them (`two_layer_batch`) and puts them back: half of the neurons
+at the start of training, a fourth and fewer once most of them serve one cell of the data.
 
-Most neurons fade: a_j and γ_j shrink together, step by step, towards the smallest number there is,
-where a step is lost to rounding. One with both below `FADED` times that number (1e-30 in float32)
-adds nothing to f that a sum could hold, moves no weight of the first layer, and is left as it is.
+Most neurons fade: a_j and γ_j shrink together, step by step, towards the smallest number of the
+dtype, where a step is lost to rounding. A neuron with both below `FADED` times that number (1e-30
+in float32) is too small to change the sum f, moves no weight of the first layer, and is skipped.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _MULTIPLE = 8  # as the padding in `compiled`: BLAS and vector loops are slow at
 
 @njit(cache=True, fastmath=FAST, inline="always")
 def _active(X, rows, W, a, gamma, H, found, least, zero):
-    """Fill `found` with the neurons that some row activates, but faded ones; return how many.
+    """Fill `found` with the neurons that some row activates, without faded ones; return how many.
 
-    What is not finite counts as active, so that it is seen in the outputs.
+    A neuron with a value that is not finite counts as active, so that it shows in the outputs.
     """
     np.dot(X[rows], W, H)
     count = 0
@@ -77,8 +77,8 @@ def train(W, a, gamma, X, y, first, last, epoch0, batch, keys, loss, ascent, rul
     order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
     found, pre = np.empty(m, np.int64), np.empty((batch, m), W.dtype)
     most = (m + _MULTIPLE - 1) // _MULTIPLE * _MULTIPLE
-    store = np.empty((3, n * most), W.dtype)  # H, U, and S, which ReLU leaves alone
-    small = np.empty((4, d * most), W.dtype)  # the gathered weights, raised ones, gradient and P
+    store = np.empty((3, n * most), W.dtype)  # H, U, and S, which ReLU does not use
+    small = np.empty((4, d * most), W.dtype)  # weights, weights after the ascent, gradient, P
     lines = np.empty((9, most), W.dtype)
     rows_of = np.empty(batch * most, W.dtype)
     drawn = -1
@@ -137,7 +137,7 @@ def train(W, a, gamma, X, y, first, last, epoch0, batch, keys, loss, ascent, rul
         descend(b, keep, lr, G_b)
         if rules[GAMMA] != FIXED:
             descend(c, keep, lr, G_c)
-        if keep != one:  # the others shrink as well
+        if keep != one:  # weight decay shrinks the other neurons too
             W *= keep
             a *= keep
             if rules[GAMMA] != FIXED:

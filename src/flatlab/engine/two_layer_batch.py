@@ -1,4 +1,4 @@
-"""Two-layer networks, any batch size and normalisation: two matrix products a gradient.
+"""Two-layer networks, any batch size and normalisation: two matrix products per gradient.
 
 For a batch with weights g_i = ℓ'(f_i)/B the gradient in the first layer is Dᵀ X, where row k of D
 holds ∂(Σ_i g_i f_i)/∂h_k. Without normalisation and with LayerNorm only the batch's rows matter.
@@ -89,7 +89,7 @@ def _gradient_rows(X, y, W, a, activation, norm, loss, hyper, H, U, D, f, G_W, G
         else:
             for t in range(a.shape[0]):
                 d[t] *= g * a[t]
-    if D.shape[0] == 1:  # an outer product, which BLAS is slow at
+    if D.shape[0] == 1:  # an outer product; BLAS is slow here
         x, d, u = X[0], D[0], U[0]
         for i in range(G_W.shape[0]):
             row = G_W[i]
@@ -105,7 +105,7 @@ def _gradient_rows(X, y, W, a, activation, norm, loss, hyper, H, U, D, f, G_W, G
 
 @njit(cache=True, fastmath=FAST, inline="always")
 def _hidden_and_rms(H, activation, U, S, inverse, zero, one):
-    """Fill U = σ(H), S = σ'(H) (left alone for ReLU), and 1/rms_j, 0 for a dead neuron."""
+    """Fill U = σ(H), S = σ'(H) (unused for ReLU), and 1/rms_j, which is 0 for a dead neuron."""
     inverse[:] = zero
     if activation != RELU:
         activate(activation, H.ravel(), U.ravel(), S.ravel(), zero, one)
@@ -128,8 +128,9 @@ def gradient_batch_norm(
 ):  # fmt: skip
     """Gradient of the mean loss over `rows`, statistics over all of X; return whether finite.
 
-    Dᵀ X is split into the batch's own rows E and the pull of the statistics, −P diag(q) with
-    P = Xᵀ(u σ'): for ReLU u σ' = u, so D itself is never formed. Constant statistics do not pull.
+    Dᵀ X is the sum of a part from the batch's own rows E and a part from the statistics, −P diag(q)
+    with P = Xᵀ(u σ'). For ReLU u σ' = u, so D itself is never formed. Constant statistics have no
+    such part.
     """
     zero, one = hyper[ZERO], hyper[ONE]
     inverse, weight, q = work[0], work[1], work[2]
@@ -180,9 +181,9 @@ def train(
     """Run steps first..last−1 of a phase in place; return the step that diverged, or −1.
 
     `gamma` has length 0 unless the norm is "batch". `velocity` has the velocities of W, a and
-    gamma, of any size without momentum; `rules` are integers at the positions named in `scalar`.
-    The other arguments are as in `two_layer_single.kernel`, with steps of `batch` examples in place
-    of blocks.
+    gamma; without momentum they may have any size. `rules` are integers at the positions named in
+    `scalar`. The other arguments are as in `two_layer_single.kernel`, with steps of `batch`
+    examples instead of blocks.
     """
     n = X.shape[0]
     zero, one = hyper[ZERO], hyper[ONE]
@@ -193,8 +194,8 @@ def train(
     others = np.empty(n, np.int64)
     G_W, G_a, G_gamma = np.empty_like(W), np.empty_like(a), np.empty_like(gamma)
     up_W, up_a, up_gamma = np.empty_like(W), np.empty_like(a), np.empty_like(gamma)
-    visited = n if norm == BATCH else batch  # examples that one gradient runs through
-    # Three arrays, not one reused: loops over arrays that overlap are not vectorised.
+    visited = n if norm == BATCH else batch  # number of examples in one gradient
+    # Three separate arrays, because loops over arrays that overlap are not vectorised.
     H = np.empty((visited, len(a)), W.dtype)
     U, D = np.empty_like(H), np.empty_like(H)
     f, work = np.empty(visited, W.dtype), np.empty((3, len(a)), W.dtype)

@@ -1,16 +1,17 @@
-"""Two-layer networks, one example a step: the rank-one algebra in blocks.
+"""Two-layer networks, one example per step: the rank-one algebra in blocks.
 
 With h = W x, the gradient of the output f(x) is ∂f/∂a (a vector) and the outer product
 ∂f/∂W = c xᵀ, c = ∂f/∂h. So the ascent moves h by s c‖x‖² and the perturbed pass needs no second
 product with W. And k consecutive examples share one product H = W X_kᵀ: an earlier update
-W ← W − κ c_i x_iᵀ lowers a later column j by κ c_i ⟨x_i, x_j⟩, read off the k × k Gram matrix, one
-by one within a tile of columns and together from the tiles before it; the k rank-one updates of W
-are applied together at the end. Same algorithm, reordered.
+W ← W − κ c_i x_iᵀ lowers a later column j by κ c_i ⟨x_i, x_j⟩, with the product from the k × k Gram
+matrix. Updates in the same tile of columns are subtracted one by one, updates of earlier tiles in
+one product. The k rank-one updates of W are applied together at the end. The algorithm is the same,
+only reordered.
 
-Weight decay and projection multiply the whole of W by a scalar, which is carried beside it within
-a block: W = scale · V. A block ends early where V has moved too far from W for its dtype. A bias
-with steps or a norm of its own is kept out of W and added to h. Noise on the inputs is added before
-the products: the algebra does not ask whether an example was seen before.
+Weight decay and projection multiply the whole of W by a scalar, which is kept separately within a
+block: W = scale · V. A block ends early if V and W differ too much in size for the dtype. A bias
+with separate steps or a separate norm is kept out of W and added to h. Input noise is added before
+the products, since the algebra holds for any inputs.
 """
 
 from __future__ import annotations
@@ -50,15 +51,15 @@ from .scalar import (
 )
 from .softplus import softplus
 
-# Rows of H that catch up together with the tiles before theirs.
+# Size of a tile: rows of H that are corrected together for the updates of earlier tiles.
 TILE = 10
 
 
 def block_size(inputs):
-    """Return how many examples share one pass over a first layer with so many inputs.
+    """Return how many examples share one pass over a first layer with this number of inputs.
 
-    More examples read and write the weights less often; fewer need fewer Gram corrections, which
-    cost the same whatever the number of inputs. Timed at widths of 500 to 8,000 and up to 1,000
+    More examples read and write the weights less often; fewer need fewer Gram corrections, whose
+    cost does not depend on the number of inputs. Timed at widths of 500 to 8,000 and up to 1,000
     inputs.
     """
     return 20 if inputs < 200 else 40
@@ -69,7 +70,7 @@ def _output_gradient(activation, norm, h, a, grad_a, grad_h, slopes, hyper):
     """Return f, ‖∂f/∂a‖², ‖∂f/∂h‖² and fill both gradients, for one example with W x = h.
 
     With u = σ(h): plain f = a·u; LayerNorm f = a·u/N, N = max(‖u‖, ε), whose gradient in u is
-    a/N − f u/N² where ‖u‖ > ε and a/ε elsewhere.
+    a/N − f u/N² if ‖u‖ > ε and a/ε otherwise.
     """
     zero, one = hyper[ZERO], hyper[ONE]
     activate(activation, h, grad_a, slopes, zero, one)
@@ -110,10 +111,10 @@ def _step(h, a, squared_x, y, activation, norm, loss, ascent, grad_a, c, work, h
 
 @njit(cache=True, fastmath=FAST, inline="always")
 def _relu_step(h, a, before, squared_x, y, loss, ascent, grad_a, c, hyper):
-    """Do what `_step` does for plain ReLU, in one pass over the neurons a stage.
+    """Do the same as `_step` for plain ReLU, in one pass over the neurons for each stage.
 
-    `before` is (keep, step, grad_a) of the step before, whose update of `a` is still to be made:
-    it rides along with the first pass.
+    `before` is (keep, step, grad_a) of the step before; its update of `a` is still to do, and is
+    part of the first pass.
     """
     zero = hyper[ZERO]
     f, norm_a, norm_h = zero, zero, zero
@@ -150,7 +151,7 @@ def _relu_step(h, a, before, squared_x, y, loss, ascent, grad_a, c, hyper):
 
 @njit(cache=True, fastmath=FAST, inline="always")
 def _softplus_step(h, a, before, squared_x, y, loss, ascent, grad_a, c, hyper):
-    """Do what `_step` does for plain softplus, as `_relu_step` does for ReLU."""
+    """Do the same as `_step` for plain softplus, like `_relu_step` for ReLU."""
     zero = hyper[ZERO]
     f, norm_a, norm_h = zero, zero, zero
     keep, step, grad_before = before
@@ -179,7 +180,7 @@ def _softplus_step(h, a, before, squared_x, y, loss, ascent, grad_a, c, hyper):
 
 @njit(cache=True, fastmath=FAST, inline="always")
 def _corrected_tile(H, C, gram, kappas, start, end, tile, factors, one):
-    """Subtract the updates before a tile from its rows of H: one product for all of them."""
+    """Subtract all updates before a tile from its rows of H, in one product."""
     rows = end - start
     for i in range(start):
         for j in range(rows):
@@ -214,16 +215,15 @@ def _corrected(h, C, gram_row, kappas, start, end, scale):
 def kernel(activation, norm, loss, ascent, apart=False, noisy=False):
     """Return the kernel for four codes of `scalar` (norm: none or layer).
 
-    The plain networks with ReLU and softplus, where most epochs are spent, have kernels of their
-    own for each loss and ascent, compiled with the codes as constants; one kernel serves all other
-    networks. `apart` says that the bias has steps or a norm of its own, `noisy` that inputs have
-    noise.
+    Most epochs go to plain networks with ReLU and softplus, so these have a kernel for each loss
+    and ascent, compiled with the codes as constants; one kernel serves all other networks. `apart`
+    says that the bias has separate steps or a separate norm, `noisy` that inputs have noise.
     """
     return _kernel(*specialised(activation, norm, loss, ascent), apart, noisy)
 
 
 def specialised(activation, norm, loss, ascent):
-    """Return the codes a kernel is compiled for, (−1, 0, 0) for the one that takes all others."""
+    """Return the codes that a kernel is compiled for; (−1, 0, 0) for the general kernel."""
     hot = norm == NONE and activation in (RELU, SOFTPLUS)
     return (activation, loss, ascent) if hot else (-1, 0, 0)
 
@@ -238,12 +238,12 @@ def _kernel(hot, loss, ascent, apart, noisy):
             a: Second layer, (m,).
             X: Inputs, (n, d'), with a column of ones if there is a bias.
             y: Labels, (n,).
-            d: Inputs that are not the bias's; the bias is row d of W.
+            d: Number of inputs without the bias; the bias is row d of W.
             first: First block, counted from the start of the phase.
             last: One past the last block.
             epoch0: Epochs before this phase; epochs index the random streams.
             size: Examples in a block.
-            keys: Philox keys of what is drawn (`compiled.USES`) and the order's code, (5, 2).
+            keys: Philox keys of the random streams (`compiled.USES`) and the order's code, (5, 2).
             codes: Activation, norm, loss, ascent and norm rule, as `scalar` numbers them.
             hyper: Hyper-parameters in the dtype of W, at the positions named in `scalar`.
         """
@@ -342,7 +342,7 @@ def _kernel(hot, loss, ascent, apart, noisy):
                             if squared_b > limit * limit:
                                 b *= limit / np.sqrt(squared_b)
                     if scale * hundred < one or squared_norm < least:
-                        k = j + 1  # too far from W for its dtype: end the block here
+                        k = j + 1  # V and W differ too much for the dtype: end the block here
                         break
                 for j in range(k):
                     x = Xk[j]
@@ -356,6 +356,6 @@ def _kernel(hot, loss, ascent, apart, noisy):
             W[d] = b
         return -1
 
-    # By this name numba's cache has a file of its own for each of them.
+    # The name gives each kernel its own file in numba's cache.
     train.__qualname__ = f"train_{hot}_{loss}_{ascent}_{apart}_{noisy}".replace("-", "_")
     return njit(cache=True, fastmath=FAST, error_model="numpy")(train)

@@ -1,14 +1,14 @@
 """Two-layer networks with standard Batch- or LayerNorm, any batch size.
 
-f_i = Σ_j a_j (γ_j z_ij + β_j) with z_ij = (u_ij − μ)/s and s² = v + ε; mean μ and variance v are
-those of neuron j over all n examples, or of example i over its m neurons. With c = a ⊙ γ, weights
+f_i = Σ_j a_j (γ_j z_ij + β_j) with z_ij = (u_ij − μ)/s and s² = v + ε. Mean μ and variance v are
+over all n examples for neuron j, or over the m neurons for example i. With c = a ⊙ γ, weights
 g_i = ℓ'(f_i)/B, G = Σ_i g_i and Q_j = Σ_i g_i z_ij, the gradient in the first layer is Dᵀ X,
 
     BatchNorm:  D_kj = σ'(h_kj) (c_j/s_j) ( [k ∈ batch] g_k − G/n − z_kj Q_j/n ),
     LayerNorm:  D_ij = σ'(h_ij) (g_i/s_i) ( c_j − c̄ − z_ij (c·z_i)/m ),
 
-and those in a, γ and β are γ ⊙ Q + G β, a ⊙ Q and G a. It is a kernel of its own so that nobody
-else waits for it to be compiled.
+and the gradients in a, γ and β are γ ⊙ Q + G β, a ⊙ Q and G a. This kernel is separate, so that
+other runs do not wait for its compilation.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def _gradient_layer(
             u[t] *= inverse
         F = dot(c, u, zero)
         f = F + shift
-        # numba's isfinite looks at f − f, which reassociation turns into 0 where f is a sum. An
-        # infinite variance would hide in outputs of β alone.
+        # numba's isfinite tests f − f, which reassociation turns into 0 if f is a sum. With an
+        # infinite variance the outputs, β alone, would be finite.
         finite = finite and abs(f) < np.inf and inverse > zero
         g = slope(loss, f, y[i], hyper) / batch
         G += g
@@ -135,14 +135,14 @@ def _gradient_batch(
     for t in range(a.shape[0]):
         c[t] = a[t] * gamma[t]
         Q[t] = zero
-        finite = finite and inverse[t] > zero  # as above
-    weights[:] = zero  # of every training point; those outside the batch keep 0
+        finite = finite and inverse[t] > zero  # see `_gradient_layer`
+    weights[:] = zero  # one for each training point; 0 outside the batch
     for i in range(rows.shape[0]):
         z = U[rows[i]]
         f = dot(c, z, zero) + shift
         finite = finite and abs(f) < np.inf
         g = slope(loss, f, y[i], hyper) / batch
-        weights[rows[i]] += g  # an example may come twice
+        weights[rows[i]] += g  # an example may occur twice
         G += g
         for t in range(a.shape[0]):
             Q[t] += g * z[t]
@@ -169,7 +169,7 @@ def train(
     steps = (n + batch - 1) // batch
     order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
     G_W, up_W = np.empty_like(W), np.empty_like(W)
-    G, up = room(3, len(a), W), room(3, len(a), W)  # of a, γ and β
+    G, up = room(3, len(a), W), room(3, len(a), W)  # rows for a, γ and β
     visited = n if norm == STANDARD_BATCH else batch
     H, U, S = room(visited, len(a), W), room(visited, len(a), W), room(visited, len(a), W)
     weights, work = np.empty(n, W.dtype), room(3, len(a), W)

@@ -95,7 +95,7 @@ def test_a_place_that_is_not_a_run_is_left_alone(tmp_path):
         (file, "is a file"),
         (file / "below", "is not a directory"),
         (foreign, "not a run directory"),
-        (project, "not of flatlab's making"),
+        (project, "was not written by flatlab"),
     ]:
         for fresh in (False, True):
             with pytest.raises(UserError, match=words):

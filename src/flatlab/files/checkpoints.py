@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A verified checkpoint; `warnings` says what was found damaged on the way to it."""
+    """A verified checkpoint; `warnings` names the damaged files that were skipped."""
 
     tensors: dict[str, Array]
     meta: dict[str, Any]
@@ -27,7 +27,7 @@ class Checkpoint:
 
 
 def _checksum(tensors: Mapping[str, Array], meta: str) -> str:
-    """Hash everything: the lengths are fixed by the names, dtypes and shapes, hashed first."""
+    """Hash everything; names, dtypes and shapes come first, and fix the lengths of the rest."""
     names = sorted(tensors)
     header = [(name, tensors[name].dtype.str, tensors[name].shape) for name in names]
     total = hashlib.sha256(json.dumps([meta, header]).encode())
@@ -41,7 +41,7 @@ def serialise(tensors: Mapping[str, Array], meta: Mapping[str, Any]) -> bytes:
     import numpy as np
     import safetensors.numpy
 
-    # Contiguous, as safetensors reads through the bare pointer; asarray keeps scalars scalar.
+    # Contiguous, because safetensors reads the bare pointer; asarray keeps scalars scalar.
     own = {name: np.asarray(value, order="C") for name, value in tensors.items()}
     text = json.dumps(dict(meta))  # NaN is kept: a resumed run must continue from the same bits
     metadata = {"meta": text, "sha256": _checksum(own, text)}
@@ -70,5 +70,5 @@ def read_checkpoint(path: Path) -> Checkpoint | str | None:
         return Checkpoint(tensors, json.loads(text))
     except MemoryError:
         raise
-    except Exception as error:  # whatever damage makes of the parsers, it is damage
+    except Exception as error:  # damage can raise anything in the parsers
         return f"unreadable: {type(error).__name__}"

@@ -1,4 +1,4 @@
-"""JSON documents with a checksum: a damaged one is reported, never taken for the answer."""
+"""JSON documents with a checksum: a damaged document is reported, never used."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Files that last: atomic writes, readable errors, a lock that dies with its process.
 
-Every file is written under a temporary name, synced and renamed, so a reader sees the old file or
-the new one and never half of one, whether the process is killed or the power fails. Durability
-has a price: each write waits twice for the disk (an fsync of the file, one of the directory), so
-save every few seconds of work and not every step.
+Every file is written under a temporary name, synced and renamed. So a reader sees the old file or
+the new one, never half a file, even if the process is killed or the power fails. Durability has a
+price: each write waits twice for the disk (an fsync of the file, one of the directory), so save
+every few seconds of work, not every step.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pathlib import Path
 from ..errors import BusyError, FlatlabError, StoreError, UserError
 
 LOCK = "lock"
-# Only names that this package gives: a user's own hidden file is not swept.
+# Only names that this package gives, so that a user's own hidden file is never removed.
 _TEMPORARY = re.compile(r"\.(?:config|history|checkpoint|result)\.[\w.]+\.[0-9a-f]{12}\.tmp")
 
 
 def ensure_directory(path: str | os.PathLike[str]) -> None:
-    """Create a directory for output, with parents; raise `UserError` if that cannot be."""
+    """Create a directory for output, with parents; raise `UserError` if that is impossible."""
     path = Path(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -33,13 +33,13 @@ def ensure_directory(path: str | os.PathLike[str]) -> None:
         raise UserError(f"{wrong} is not a directory: choose another place for {path}") from None
     except OSError as error:
         raise write_error(path, error) from error
-    # access(2) also knows about read-only file systems, where even root cannot write.
+    # access(2) also detects read-only file systems, where even root cannot write.
     if not os.access(path, os.W_OK | os.X_OK):
         raise UserError(f"{path} is not writable: choose another directory")
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file such that it is always the old one or the new one, and the new one lasts.
+    """Replace a file atomically: it is always the old one or the new one, and the new one lasts.
 
     Costs two fsyncs: one of the file, before the rename, and one of the directory, after it.
 
@@ -54,7 +54,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def temporary(path: Path, data: bytes) -> Iterator[Path]:
-    """Write and sync a temporary neighbour of `path`; gone afterwards unless it was renamed."""
+    """Write and sync a temporary file next to `path`; it is removed unless it was renamed."""
     made = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     try:
         with open(made, "xb") as file:
@@ -70,7 +70,7 @@ def temporary(path: Path, data: bytes) -> Iterator[Path]:
 
 
 def sync_directory(path: Path) -> None:
-    """Make renames in a directory last."""
+    """Sync a directory, so that renames in it last."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -95,11 +95,11 @@ def write_error(path: Path, error: OSError) -> FlatlabError:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a directory and sweep what killed processes left; `BusyError` if held."""
-    import fcntl  # here, so that results can be read where there is no fcntl
+    """Hold a directory's lock and remove the leftovers of killed processes; `BusyError` if held."""
+    import fcntl  # here, so that results can be read on systems without fcntl
 
     try:
-        # Never deleted: a process could then hold a lock on a file that nobody else can find.
+        # Never deleted; otherwise a process could hold the lock of a file that no other can find.
         file = open(path / LOCK, "a+b", buffering=0)  # noqa: SIM115
     except OSError as error:
         raise write_error(path / LOCK, error) from error
@@ -122,15 +122,16 @@ def locked(path: Path) -> Iterator[None]:
             yield
         finally:
             _write_pid(file.fileno(), "")
-            # Said aloud, as a forked child may still have the file open.
+            # Unlock explicitly, because a forked child may still have the file open.
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
 @contextlib.contextmanager
 def in_turn(path: Path) -> Iterator[None]:
-    """Wait for the lock of a file and hold it; the file stays. Where it cannot be made, go on.
+    """Wait for the lock of a file and hold it; the file stays.
 
-    For work whose own files cannot be written there either.
+    If the file cannot be created, nothing is locked: the caller cannot write its own files there
+    either.
     """
     import fcntl  # as above
 
@@ -143,7 +144,7 @@ def in_turn(path: Path) -> Iterator[None]:
 
 
 def _write_pid(descriptor: int, text: str) -> None:
-    with contextlib.suppress(OSError):  # only for the message: a full disk must not matter
+    with contextlib.suppress(OSError):  # only for the message, so a full disk must not matter
         os.ftruncate(descriptor, 0)
         os.write(descriptor, text.encode())
 
@@ -168,5 +169,5 @@ def read(path: Path) -> bytes | None:
 
 
 def is_leftover(name: str) -> bool:
-    """Tell whether a file is the lock or was on its way when a process was killed."""
+    """Return whether a file is the lock or a temporary file of a killed process."""
     return name == LOCK or _TEMPORARY.fullmatch(name) is not None

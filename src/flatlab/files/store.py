@@ -2,14 +2,14 @@
 
 A run is a directory:
 
-    config.toml                       what was asked, and the format number
+    config.toml                       the configuration and the format number
     history.parquet                   one row per logged epoch
     checkpoint.safetensors            where to continue
-    checkpoint.previous.safetensors   the checkpoint before, should the current one be damaged
-    result.json                       what came out
+    checkpoint.previous.safetensors   the checkpoint before, in case the current one is damaged
+    result.json                       the result
     lock                              held by the process that works here
 
-Writes are atomic and lasting (`durable`), checkpoints checksummed (`checkpoints`).
+    Writes are atomic and durable (`durable`), and checkpoints have a checksum (`checkpoints`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RunStore:
     ) -> None:
         self.path, self.format = path, number
         self._config, self._digest = config, digest_of
-        self._current_is_valid: bool | None = None  # None: not looked at yet
+        self._current_is_valid: bool | None = None  # None: not checked yet
 
     @classmethod
     def open(
@@ -68,17 +68,17 @@ class RunStore:
         digest_of: Digest = digest,
         upgrade: Upgrade | None = None,
     ) -> RunStore:
-        """Create the run directory, or find it if it holds this very config.
+        """Create the run directory, or open it if it holds a run of the same config.
 
         Args:
             path: The directory; parents are created.
-            config: Plain values without None, as `specs.to_dict` gives them.
-            fresh: Remove the files of the run that is there (only those flatlab writes).
-            digest_of: Configuration → what tells runs apart.
-            upgrade: (configuration, format) → the configuration as this format has it.
+            config: Plain values without None, as from `specs.to_dict`.
+            fresh: Remove the files of the existing run (only those that flatlab writes).
+            digest_of: Configuration → digest that tells runs apart.
+            upgrade: (configuration, format) → the configuration in the current format.
 
         Raises:
-            UserError: The path is something else, or a run of another config or newer format.
+            UserError: The path is not a run, or a run of another config or of a newer format.
             BusyError: A new or fresh run is wanted and another process holds the lock.
         """
         path, text = Path(path), _to_toml(config)
@@ -117,17 +117,17 @@ class RunStore:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What was asked, without the format number."""
+        """The configuration, without the format number."""
         return self._config
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run for this process; the system lets go of it even after `kill -9`.
+        """Lock the run for this process; the system releases the lock even after `kill -9`.
 
         Temporary files that a killed process left behind are removed.
 
         Raises:
-            BusyError: Another process holds it, or has since made another run of it.
+            BusyError: Another process holds the lock, or has replaced the run since.
         """
         with locked(self.path):
             found = _find_config(self.path)
@@ -142,11 +142,11 @@ class RunStore:
             yield
 
     def save_checkpoint(self, tensors: Mapping[str, Array], meta: Mapping[str, Any]) -> None:
-        """Put a new checkpoint in place and keep the one before.
+        """Save a new checkpoint and keep the one before.
 
         The new file is complete and synced before the current one is renamed to previous, so a
-        valid checkpoint exists at every moment. A damaged current file is never rotated: it
-        would push out the last valid one.
+        valid checkpoint exists at every moment. A damaged current file is never renamed to
+        previous, because it would replace the last valid one.
         """
         current = self.path / CHECKPOINT
         if self._current_is_valid is None:
@@ -216,7 +216,7 @@ class RunStore:
                 for name, column in columns
             }
         except (pa.ArrowException, OSError, ValueError) as error:
-            remedy = "run the command that trained it again, which writes it anew"
+            remedy = "run the command that trained it again to rewrite it"
             raise _damaged(self.path / HISTORY, error, remedy) from None
 
     def save_result(self, result: Mapping[str, Any]) -> None:
@@ -266,15 +266,15 @@ def _to_toml(config: Mapping[str, Any]) -> str:
 
     if "format" in config:
         raise ValueError("the key 'format' of a config is the store's own")
-    digest(config)  # refuses what is not plain and finite
+    digest(config)  # raises if a value is not plain or not finite
     return tomli_w.dumps({"format": FORMAT, **config})
 
 
 def _find_config(path: Path, upgrade: Upgrade | None = None) -> tuple[dict[str, Any], int] | None:
-    """Read the config of a run and its format; None if nothing is there yet.
+    """Read the config of a run and its format; None if the directory is missing or empty.
 
     Raises:
-        UserError: There are files, and they are not a run's.
+        UserError: There are files, but not of a run.
     """
     if not os.path.isdir(path):
         if os.path.lexists(path):
@@ -282,7 +282,7 @@ def _find_config(path: Path, upgrade: Upgrade | None = None) -> tuple[dict[str, 
         return None
     data = read(path / CONFIG)
     if data is None:
-        # A kill during creation leaves a lock and perhaps a temporary file: still as good as new.
+        # A kill during creation leaves a lock and perhaps a temporary file; that counts as empty.
         if all(is_leftover(name) for name in _names(path)):
             return None
         raise UserError(
@@ -296,7 +296,7 @@ def _find_config(path: Path, upgrade: Upgrade | None = None) -> tuple[dict[str, 
         ) from None
     number = config.pop("format", None)
     if type(number) is not int:
-        raise UserError(f"{path / CONFIG} is not of flatlab's making: choose another directory")
+        raise UserError(f"{path / CONFIG} was not written by flatlab: choose another directory")
     if number > FORMAT:
         raise UserError(
             f"{path} was made by a newer flatlab (format {number}, this one reads {FORMAT}): "
@@ -341,7 +341,7 @@ def _conflict(path: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -
 
 
 def _leaves(value: Any, key: str = "") -> dict[str, str]:
-    """Flatten to dotted keys and JSON text, in which 1, 1.0 and true differ as in `digest`."""
+    """Flatten to dotted keys and JSON text; as in `digest`, 1, 1.0 and true differ."""
     if isinstance(value, Mapping | list | tuple) and value:
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
         dotted = ((f"{key}.{name}" if key else str(name), part) for name, part in items)
@@ -350,11 +350,11 @@ def _leaves(value: Any, key: str = "") -> dict[str, str]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: numbers that are not finite become None."""
+    """Convert a value for JSON; numbers that are not finite become None."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
         return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [plain(part) for part in value]
-    return plain(value.tolist()) if hasattr(value, "tolist") else value  # numpy's own
+    return plain(value.tolist()) if hasattr(value, "tolist") else value  # numpy values

@@ -1,4 +1,4 @@
-"""Data sets: drawn from a seed, read from image files or your own, as validated arrays."""
+"""Data sets as validated arrays: drawn from a seed, read from image files, or your own arrays."""
 
 from .arrays import arrays as arrays
 from .arrays import from_arrays as from_arrays

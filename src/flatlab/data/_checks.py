@@ -1,4 +1,4 @@
-"""Checks of arguments, shared by every generator: the value comes back as a plain Python value."""
+"""Argument checks of all generators; each returns the value as a plain Python value."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def flag(name: str, value: object) -> bool:
 
 
 def choice(kind: str, value: object, allowed: Iterable[str]) -> str:
-    """Return a name out of `allowed`."""
+    """Return a name that is in `allowed`."""
     if not isinstance(value, str):
         raise UserError(f"{kind} must be a name, got {value!r}")
     if value not in (names := list(allowed)):
@@ -44,14 +44,14 @@ def choice(kind: str, value: object, allowed: Iterable[str]) -> str:
 
 
 def size(name: str, rows: int, d: int) -> None:
-    """Refuse an array of rows × d values that no laptop holds."""
+    """Refuse an array of rows × d values that is too large for a laptop."""
     if rows * d > MAX_VALUES:
         raise UserError(f"{name} * d must be <= 2^31 values (16 GiB), got {name}={rows} and d={d}")
 
 
 def distinct(name: str, count: int, exponent: str, d: int) -> None:
-    """Refuse more distinct points than the cube {±1}^d has; `exponent` is how to print d."""
-    # bit_length first: count > 2^d implies it, and 2^d need not be formed for a large d.
+    """Refuse more distinct points than the cube {±1}^d has; messages print `exponent` for d."""
+    # bit_length comes first: count > 2^d implies it, and it avoids computing 2^d for a large d.
     if count.bit_length() > d and count > 2**d:
         raise UserError(
             f"{name} must be <= 2^{exponent} for distinct points, "
@@ -66,7 +66,7 @@ def digest(sha256: object) -> None:
 
 
 def unchanged(source: str, found: str, expected: str | None) -> None:
-    """Refuse content whose digest is not the expected one; None expects nothing."""
+    """Refuse content whose digest is not the expected one; None accepts any content."""
     if expected is not None and found != expected.lower():
         raise UserError(
             f"{source}: content changed, sha256 is {found[:12]}… and {expected[:12]}… was "

@@ -1,4 +1,4 @@
-"""What the generators share: two independent streams and one way to put a `Dataset` together."""
+"""Common parts of the generators: two independent streams, and assembling a `Dataset`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Sample = Callable[[np.random.Generator, int], Examples]
 def independent(
     name: str, arguments: dict[str, Plain], sample: Sample, relevant: tuple[int, ...]
 ) -> Dataset:
-    """Draw n training and n_test test examples from one law; n, d, … stand in `arguments`."""
+    """Draw n training and n_test test examples from one law; `arguments` holds n, d, …."""
     n, d, seed = (whole_number(key, arguments[key], 0) for key in ("n", "d", "seed"))
     check.size("n", n, d)
     train = sample(generator(seed, f"data/{name}/train"), n)
@@ -42,7 +42,7 @@ def assemble(
 
 
 def common(d: object, n: object, seed: object, n_test: object, *, d_min: int) -> dict[str, Plain]:
-    """Check the four arguments nearly every generator has."""
+    """Check the four arguments that nearly every generator has."""
     return {
         "d": whole_number("d", d, d_min),
         "n": whole_number("n", n, 1),

@@ -1,4 +1,4 @@
-"""Your own arrays and `.npz` files as data sets. Nothing is unpickled."""
+"""Data sets from your own arrays and `.npz` files. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def arrays(
     name: str = "arrays",
     classes: int | None = None,
 ) -> Dataset:
-    """Make a data set of arrays in memory; without test arrays its test set is empty.
+    """Make a data set from arrays in memory; without test arrays its test set is empty.
 
     Args:
         x_train: Inputs, shape (n, d) or of any other shape (n, …).
         y_train: Labels, shape (n,) or (n, k).
         x_test: Test inputs, shaped like x_train; give both test arrays or neither.
         y_test: Test labels, shaped like y_train.
-        name: How to call it in a table.
-        classes: If the labels are classes from 0 to classes − 1: how many there are.
+        name: Its name in tables.
+        classes: Number of classes, if the labels are classes from 0 to classes − 1.
 
     >>> data = arrays([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], [0, 1, 1], classes=2)
     >>> data.d, data.outputs, data.y_train.tolist()
@@ -75,7 +75,7 @@ def load(path: str | os.PathLike[str], sha256: str | None = None) -> Dataset:
 
     Args:
         path: The file; `numpy.savez` writes one.
-        sha256: Digest of its content when it was last read; another content is an error.
+        sha256: Expected digest of its content; other content is an error.
     """
     if not isinstance(path, str | os.PathLike):
         raise UserError(f"path must be a file name, got {path!r}")
@@ -94,7 +94,7 @@ def content_digest(arrays: Sequence[NDArray[Any]], classes: int | None) -> str:
     """Return the SHA-256 of the arrays `KEYS`, in that order, and of the number of classes.
 
     It hashes the content and not the file, so compressing an `.npz` again does not change it.
-    An array's type is hashed if it is not float64, and `classes` if there are any.
+    An array's type is hashed if it is not float64, and `classes` if it is not None.
     """
     digest = hashlib.sha256()
     for key, array in zip(KEYS, arrays, strict=True):
@@ -110,7 +110,7 @@ def content_digest(arrays: Sequence[NDArray[Any]], classes: int | None) -> str:
 def _hashed(
     given: Sequence[Any], classes: int | None, name: str, spec: dict[str, Plain]
 ) -> Dataset:
-    """Make a data set whose spec ends with the digest of its content."""
+    """Make a data set and add the digest of its content to its spec."""
     x_train, y_train, x_test, y_test = given
     made = Dataset(x_train, y_train, x_test, y_test, name, 0, spec, classes=classes)
     content = [getattr(made, key) for key in KEYS]
@@ -118,7 +118,7 @@ def _hashed(
 
 
 def _nothing_like(name: str, value: ArrayLike) -> NDArray[Any]:
-    """Return an array of no rows, otherwise like the one given."""
+    """Return an array with no rows, otherwise like the given one."""
     like = real_numbers(name, value)
     return np.empty((0, *like.shape[1:]), like.dtype)
 
@@ -128,7 +128,7 @@ def read_npz(file: Path) -> list[Any]:
     needs = f"an .npz with {', '.join(KEYS)} is needed"
     try:
         if not zipfile.is_zipfile(file):
-            file.open("rb").close()  # a missing or forbidden file says so itself
+            file.open("rb").close()  # raises for a missing or forbidden file
             raise UserError(f"not an .npz file: {needs}")
         with np.load(file, allow_pickle=False) as archive:
             if missing := [key for key in KEYS if key not in archive]:

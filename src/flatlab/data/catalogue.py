@@ -33,7 +33,7 @@ CATALOGUE: dict[str, Callable[..., Dataset]] = {
 
 
 def descriptions() -> dict[str, str]:
-    """Return name → one line, the first of the generator's docstring.
+    """Return name → the first line of the generator's docstring.
 
     >>> descriptions()["xor"]
     'Uniform on the cube {±1}^d, y = x1·x2'
@@ -45,7 +45,7 @@ def descriptions() -> dict[str, str]:
 
 
 def make(spec: Mapping[str, Any]) -> Dataset:
-    """Make a data set from its spec: "name" out of `CATALOGUE` and the generator's arguments.
+    """Make a data set from its spec: a "name" in `CATALOGUE` and the generator's arguments.
 
     >>> make({"name": "xor", "d": 5, "n": 20, "seed": 1}).x_train.shape
     (20, 5)
@@ -81,8 +81,8 @@ def make(spec: Mapping[str, Any]) -> Dataset:
 def identity(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a spec that decides the data, to hash or to compare.
 
-    A file with a digest is known by its content. Its path is only a hint where to look, and
-    differs between machines.
+    A file with a digest is identified by its content. Its path only says where to look, and differs
+    between machines.
 
     >>> identity({"name": "file", "path": "/home/me/points.npz", "sha256": "c0ffee"})
     {'name': 'file', 'sha256': 'c0ffee'}

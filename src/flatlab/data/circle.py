@@ -35,8 +35,8 @@ def circle(
         seed: Seed of the draw.
         target: "cosine" cos θ, or "triangle" 1 − 2|θ|/π for θ in (−π, π], the triangle wave.
         d: Dimension, at least 2.
-        R: Norm of every input: 1 when d = 2, more than 1 otherwise. Unset it is √(d/2), which gives
-            every coordinate the variance 1/2 that the first two have.
+        R: Norm of every input: 1 when d = 2, more than 1 otherwise. The default √(d/2) gives every
+            coordinate the variance 1/2, like the first two.
         n_test: Number of test examples, drawn independently.
     """
     function = CIRCLE_TARGETS[check.choice("target", target, CIRCLE_TARGETS)]

@@ -13,11 +13,11 @@ from .dataset import Array, Dataset, Plain
 
 TRIES = 100
 """Draws of S before giving up. With the fewest points, s = d − 1, one draw spans with frequency at
-least 0.59 (2,000 draws for each d from 3 to 31; the least is at d = 8)."""
+least 0.59 (2,000 draws for each d from 3 to 31; the smallest is at d = 8)."""
 
 
 def complete(d: int, s: int, seed: int = 0, n_test: int = 10_000) -> Dataset:
-    """Every (x1, x2) in {±1}² against a set S of {±1}^{d−2} with spanning differences, y = x1·x2.
+    """Every (x1, x2) in {±1}² with every point of a set S in {±1}^{d−2}, y = x1·x2.
 
     The training inputs are {±1}² × S with |S| = s, so n = 4s; S is drawn uniformly among the sets
     of s distinct points whose differences have rank d − 2. Test inputs are uniform on {±1}^d.

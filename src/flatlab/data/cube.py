@@ -36,8 +36,8 @@ def distinct_signs(rng: np.random.Generator, n: int, d: int) -> Array:
     """Draw n ≤ 2^d distinct points of {±1}^d, uniformly without replacement."""
     if d <= 62:  # the point's number fits an int64
         return _points(rng.choice(2**d, size=n, replace=False), d)
-    # Independent points given that all differ are uniform without replacement; for d > 62 and any n
-    # that fits in memory a repetition has probability below n²/2^64.
+    # Independent points, conditioned on being distinct, are uniform without replacement. For d > 62
+    # and any n that fits in memory a repetition has probability below n²/2^64.
     while True:
         points = signs(rng, n, d)
         if len(np.unique(np.packbits(points > 0, axis=1), axis=0)) == n:

@@ -1,4 +1,4 @@
-"""What a data set is: validated, read-only arrays and the spec that makes them again."""
+"""A data set: validated, read-only arrays and the spec that makes them again."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Dataset:
 
     Arrays are C-contiguous and read-only, and every value is finite. Inputs of shape (n, d) are
     float64, because theorems are decided on them. Inputs with more axes, such as images, stay
-    float32 or uint8 if they were given so; if the training and the test part differ, both get the
-    type that holds both.
+    float32 or uint8 if given in that type; if the training and the test part differ in type, both
+    get the type that holds both.
 
     Attributes:
         x_train: Inputs, shape (n, *shape), n ≥ 1: (n, d) for points, (n, channels, height, width)
@@ -35,10 +35,10 @@ class Dataset:
             With `classes`: int64, shape (n,), from 0 to classes − 1.
         x_test: Test inputs, shape (n_test, *shape); n_test may be 0.
         y_test: Test labels, as y_train.
-        name: How to call it in a table.
-        seed: The seed it was drawn with; 0 when nothing was drawn.
-        spec: Plain values that make it again with `make`: its catalogue name under "name" and the
-            keyword arguments.
+        name: Its name in tables.
+        seed: The seed it was drawn with; 0 if nothing was drawn.
+        spec: Plain values from which `make` makes it again: its catalogue name under "name", and
+            the keyword arguments.
         relevant: Coordinates the label depends on (from 0); empty when unknown.
         classes: Number of classes, at least 2, if the labels are classes; None otherwise.
 
@@ -132,7 +132,7 @@ class Dataset:
         """Raise unless inputs have shape (n, d) and every label is one real number.
 
         Args:
-            what: What needs it, the first words of the message.
+            what: What needs such data; the first words of the message.
         """
         if len(self.shape) != 1 or self.classes or self.y_train.ndim != 1:
             labels = f"{self.classes} classes" if self.classes else f"shape {self.y_train.shape}"
@@ -180,7 +180,7 @@ def _read_only(given: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     flags = given.flags
     if given.dtype == dtype and flags.c_contiguous and flags.owndata and not flags.writeable:
         return given
-    with np.errstate(over="ignore"):  # a long double beyond float64 is reported as inf
+    with np.errstate(over="ignore"):  # a long double beyond float64 becomes inf
         made = np.array(given, dtype=dtype, order="C")
     made.setflags(write=False)
     return made

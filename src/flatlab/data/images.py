@@ -1,4 +1,4 @@
-"""Images from the data directory: class-balanced subsets, standardised, pooled if wanted."""
+"""Images from the data directory: class-balanced subsets, standardised, optionally pooled."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Pixels = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class _Kind:
-    """One image set: its file, and the side and the channels of its images."""
+    """One image set: its file, and the side and the number of channels of its images."""
 
     file: str
     side: int
     channels: int
     sizes: tuple[int, ...]
-    """Sides that an image can be given with, the original first."""
+    """Possible sides of an image, the original first."""
 
 
 SETS = {
@@ -48,18 +48,18 @@ def images(
 ) -> Dataset:
     """Return images as float32 of shape (n, channels, side, side), with integer classes.
 
-    A subset takes the first images of each class and leaves them in the order of the file; if
-    the classes cannot have equally many, the first classes have one more. Every channel is
-    standardised: the chosen training images have mean 0 and standard deviation 1, and the test
-    images are shifted and scaled by the same two numbers.
+    A subset takes the first images of each class, in the order of the file. If n is not a multiple
+    of the number of classes, the first classes have one image more. Every channel is standardised:
+    the chosen training images have mean 0 and standard deviation 1, and the test images are shifted
+    and scaled by the same two numbers.
 
     Args:
         name: "cifar10" or "fashion_mnist".
-        n: Number of training images, at least one of each class; all in the file if not given.
-        n_test: Number of test images; all in the file if not given.
+        n: Number of training images, at least one of each class; by default all in the file.
+        n_test: Number of test images; by default all in the file.
         size: Side after average pooling: 16 or 8 for CIFAR-10, 14 or 7 for Fashion-MNIST.
-        sha256: Digest of the chosen images when they were last read; others are an error.
-        directory: The folder with the files; the environment variable FLATLAB_DATA if not given.
+        sha256: Expected digest of the chosen images; other images are an error.
+        directory: The folder with the files; by default the environment variable FLATLAB_DATA.
     """
     kind = SETS[check.choice("image set", name, SETS)]
     spec: dict[str, Plain] = {"name": name}
@@ -77,7 +77,7 @@ def images(
     x_train, y_train, x_test, y_test = _read(kind, folder)
     train, test = _first_of_each("n", y_train, n), _first_of_each("n_test", y_test, n_test)
     raw = (x_train[train], y_train[train], x_test[test], y_test[test])
-    # The digest is of the pixels, so it does not depend on how they are standardised.
+    # The digest is computed from the pixels, so it does not depend on the standardisation.
     spec["sha256"] = digest = content_digest(raw, CLASSES)
     check.unchanged(f"{name} in {folder}", digest, sha256)
     x, x_other = _standardised(*(_pooled(part, kind.side // side) for part in raw[::2]))
@@ -141,7 +141,7 @@ def _channels_first(kind: _Kind, name: str, x: Pixels, y: Pixels) -> Pixels:
 
 
 def _first_of_each(name: str, labels: Pixels, n: int | None) -> NDArray[np.int64]:
-    """Return the places of n examples, equally many of each class, in the order of the file."""
+    """Return the indices of n examples, equally many of each class, in the order of the file."""
     if n is None:
         return np.arange(len(labels))
     wanted = [n // CLASSES + (label < n % CLASSES) for label in range(CLASSES)]
@@ -160,7 +160,7 @@ def _first_of_each(name: str, labels: Pixels, n: int | None) -> NDArray[np.int64
 def _pooled(x: Pixels, width: int) -> NDArray[Any]:
     """Return the sums over blocks of width × width pixels, exact integers.
 
-    Standardising makes averages and sums equal.
+    After standardising, sums and averages are equal.
     """
     if width == 1:
         return x
@@ -173,8 +173,8 @@ def _pooled(x: Pixels, width: int) -> NDArray[Any]:
 def _standardised(*parts: NDArray[Any]) -> Iterator[NDArray[np.float32]]:
     """Yield every part with each channel shifted and scaled so that the first has mean 0, std 1.
 
-    The two numbers come from exact integer sums, so that every machine gets the same bits. A
-    channel that is constant is only shifted.
+    Mean and deviation come from exact integer sums, so every machine gets the same bits. A constant
+    channel is only shifted.
     """
     mean, std = zip(*map(_mean_and_std, np.moveaxis(parts[0], 1, 0)), strict=True)
     for part in parts:

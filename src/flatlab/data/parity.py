@@ -30,8 +30,8 @@ def parity(
         seed: Seed of the draw.
         n_test: Number of test examples, drawn independently.
         distinct: Draw the training inputs uniformly without replacement.
-        exact_test: The test set is the whole cube instead, so that an average over it is the exact
-            population value; d ≤ 20.
+        exact_test: Use the whole cube as the test set, so that an average over it is the exact
+            population value; needs d ≤ 20.
     """
     k = whole_number("k", k, 1)
     arguments = common(d, n, seed, n_test, d_min=1)

@@ -1,4 +1,4 @@
-"""Boolean xor in d dimensions, of which two matter."""
+"""Boolean xor of the first two of d coordinates."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def xor(
         seed: Seed of the draw.
         n_test: Number of test examples, drawn independently.
         distinct: Draw the training inputs uniformly without replacement.
-        exact_test: The test set is the whole cube instead, so that an average over it is the exact
-            population value; d ≤ 20.
+        exact_test: Use the whole cube as the test set, so that an average over it is the exact
+            population value; needs d ≤ 20.
 
     >>> data = xor(d=3, n=8, distinct=True, exact_test=True)
     >>> bool((data.y_train == data.x_train[:, 0] * data.x_train[:, 1]).all()), len(data.x_test)

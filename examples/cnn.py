@@ -15,7 +15,7 @@ import flatlab as fl
 
 
 def make():
-    """Return (model, loss, data): 1,000 images, and a network that SAM has trained on 3,000."""
+    """Return (model, loss, data): a network that SAM trained on 3,000 images, and 1,000 of them."""
     data = fl.data.images("fashion_mnist", n=3000, n_test=0)
     x, y = torch.tensor(data.x_train), torch.tensor(data.y_train)
     generator = torch.Generator().manual_seed(0)

@@ -5,16 +5,18 @@
 Two networks, f(x) = W2 relu(W1 x) and f(x) = W2 relu(W1 x + b1), learn y = x1·x2 from n points of
 the cube {−1, 1}^d. SAM with batch size 1 ("1-SAM") takes both to a flat minimum.
 
-Where a network fits every label, the trace of the Hessian of L = (1/n) Σ (f − y)² is
-(2/n) Σ ‖∇f‖². It is at least 4√d without the bias and 4√(d + 1) with it: the floor. With the bias
-1-SAM reaches the floor and does not generalise; without it, it stays above and does.
+If a network fits every label, the trace of the Hessian of L = (1/n) Σ (f − y)² is (2/n) Σ ‖∇f‖².
+The trace is at least 4√d without the bias and 4√(d + 1) with it: the floor. With the bias 1-SAM
+reaches the floor and does not generalise. Without the bias it stays above the floor and
+generalises.
 
     network       training loss  trace / floor  test error
     without bias         0.0057          1.196        0.0%
     with bias            0.0031          1.034       29.3%
 
-That took 35 seconds on one core (seeds 1 and 2: 36 and 38 seconds, 3.5 and 1.0 % against 30.7 and
-31.7 %). The paper trains hundreds of times longer: `flatlab run wen2023/table1 --preset paper`.
+That took 35 seconds on one core. Seeds 1 and 2 took 36 and 38 seconds; their test errors are 3.5
+and 1.0 % without bias, 30.7 and 31.7 % with bias. The paper trains hundreds of times longer:
+`flatlab run wen2023/table1 --preset paper`.
 """
 
 import argparse
@@ -53,7 +55,7 @@ def squared_norm(tensors: list[Tensor]) -> Tensor:
 
 
 def sam_step(params: list[Tensor], x: Tensor, y: Tensor, lr: float, rho: float) -> list[Tensor]:
-    """Return θ − lr ∇L(θ + rho ∇L(θ)/‖∇L(θ)‖): look uphill, then step down from where we were."""
+    """Return θ − lr ∇L(θ + rho ∇L(θ)/‖∇L(θ)‖): the gradient is taken uphill, the step from θ."""
     g = gradient(loss, params, x, y)
     length = squared_norm(g).sqrt()
     scale = rho / length if length > 0 else 0.0
@@ -66,7 +68,7 @@ def train(bias: bool, size: argparse.Namespace) -> tuple[float, float, float]:
     """Train one network; return its training loss, trace over floor and test error."""
     generator = torch.Generator().manual_seed(size.seed)
     x, y = draw(size.n, size.d, bias, generator)
-    # Initial weights as torch.nn.Linear draws them: uniform on ±1/√(number of inputs).
+    # Initial weights as in torch.nn.Linear: uniform on ±1/√(number of inputs).
     first = (torch.rand(size.width, x.shape[1], generator=generator) * 2 - 1) / math.sqrt(size.d)
     second = (torch.rand(size.width, generator=generator) * 2 - 1) / math.sqrt(size.width)
     params = [first, second]

@@ -1,1 +1,1 @@
-"""Timings of the engine against what a user would write without it; `python benchmarks/run.py`."""
+"""Timings of the engine against code a user would write without it; `python benchmarks/run.py`."""

@@ -1,4 +1,4 @@
-"""The training problems that are timed, and the engine's side of each."""
+"""The training problems of the benchmarks, and the engine as a contender."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Case:
 
     @property
     def data(self) -> Dataset:
-        """The data set; it has the catalogue's 10,000 test examples."""
+        """The data set, with the catalogue's default of 10,000 test examples."""
         return _xor(self.d)
 
     def start(self) -> Params:

@@ -1,8 +1,8 @@
 """Measure the constants of `flatlab.jobs.costs` and print them: `python benchmarks/costs.py`.
 
-Every kind of update is timed at a few sizes around those of the experiments, on one thread and in
-processor time, and the constants are fitted to the relative error with none below zero. Copy what
-is printed to src/flatlab/jobs/costs.py.
+Every kind of update is timed at a few sizes like the experiments', on one thread and in
+processor time. The fit minimises the relative error, with no constant below zero. Copy the printed
+constants to src/flatlab/jobs/costs.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from flatlab.training.rows import chain_row
 from flatlab.training.schedule import Phase
 from flatlab.training.trainers import Trainer
 
-# Width, input dimension, examples: `quick`, something between, `lab` and `paper`.
+# Width, input dimension, examples: `quick`, an intermediate size, `lab` and `paper`.
 SIZES = ((100, 10, 60), (250, 30, 100), (500, 30, 100))
 BATCHES = (1, 10, None)
 NETWORKS = {
@@ -42,12 +42,12 @@ NETWORKS = {
     "deep": lambda width: Deep(depth=3, width=width),
     "deeper": lambda width: Deep(depth=4, width=width),
 }
-SLICE = 0.15  # seconds a timing, after one that warms up
+SLICE = 0.15  # seconds per timing, after a warm-up
 REPEATS = 3  # the fastest counts
 
 
 def configs() -> Iterator[RunConfig]:
-    """Yield what is timed, a phase each; the learning rate is small, so that nothing diverges."""
+    """Yield the configurations to time, of one phase each; a small lr prevents divergence."""
     for width, d, n in SIZES:
         data = {"name": "xor", "d": d, "n": n, "seed": 0, "n_test": 1000}
         for name, network in NETWORKS.items():

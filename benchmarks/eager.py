@@ -1,7 +1,7 @@
 """The two-pass SAM loop that a PyTorch user writes: modules, autograd, an optimizer.
 
-It is written for speed as far as plain code goes: no data loader, no host synchronisation in the
-loop, gradients set to None, SAM in the two-call form of the widely used implementation.
+It is as fast as plain code can be: no data loader, no host synchronisation in the loop, gradients
+set to None, SAM in the two-call form of the widely used implementation.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SAM(torch.optim.Optimizer):
 
 
 class SimBN(nn.Module):
-    """u_j → γ_j u_j / rms_j, rms_j over the whole training set, gradients through it."""
+    """u_j → γ_j u_j / rms_j, with rms_j over the whole training set and gradients through it."""
 
     def __init__(self, hidden: nn.Module, x_train: Tensor, width: int):
         super().__init__()

@@ -1,9 +1,9 @@
-"""Seconds a figure at the paper's size and length, extrapolated, beside the paper's GPU hours.
+"""Extrapolated seconds of each figure at the paper's sizes and epochs, and the paper's GPU hours.
 
-Every distinct run of a figure's preset `paper` is trained for a few epochs of each of its phases,
-one seed, and the seconds an epoch are multiplied by the paper's epochs. Networks slow down or speed
-up as they train (neurons die, ascents change), and what is logged on the way is not counted, so the
-seconds are an extrapolation; `flatlab reproduce SOURCE --preset paper` measures them.
+Every distinct run of a figure's preset `paper` is trained with one seed for a few epochs of each
+phase, and the seconds per epoch are multiplied by the paper's epochs. Networks slow down or speed
+up as they train (neurons die, ascents change), and logging is not counted. So the seconds are an
+extrapolation; `flatlab reproduce SOURCE --preset paper` measures them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from flatlab.training.config import RunConfig
 from .rows import Row, Tell, number
 from .trainers import require_finite, trainer_of
 
-EPOCHS = 40  # of each phase, after one that compiles
-SECONDS = 2.0  # a phase is not followed for longer
+EPOCHS = 40  # epochs of each phase, after one that compiles
+SECONDS = 2.0  # longest time for a phase
 
 
 @dataclass(frozen=True)
 class Extrapolated:
-    """What was timed, and what it says about the whole."""
+    """A run's epochs, how many of them were timed, and the extrapolated seconds of all."""
 
     epochs: int
     timed: int
@@ -50,7 +50,7 @@ def extrapolate(config: RunConfig, epochs: int = EPOCHS) -> Extrapolated:
 
 
 def figure(experiment: Experiment, epochs: int = EPOCHS) -> Row | None:
-    """Return an experiment's row; None if it trains nothing or its paper says no hours."""
+    """Return an experiment's row; None if it trains nothing or the paper states no hours."""
     rate = hours_per_epoch(experiment)
     configs = {p.config.digest(): p.config for p in paper_runs(experiment)}
     if rate is None or not configs:

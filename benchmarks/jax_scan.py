@@ -1,4 +1,4 @@
-"""The 1-SAM step of the two-layer network in JAX, compiled whole: `jit(lax.scan)`."""
+"""The 1-SAM step of the two-layer network in JAX, compiled as a whole: `jit(lax.scan)`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def installed() -> bool:
 
 
 def _jax() -> Any:
-    """Import jax on one thread; float64 is allowed, and float32 stays what it is."""
+    """Import jax on one thread, with float64 enabled; float32 arrays stay float32."""
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_cpu_multi_thread_eigen" not in flags:  # read once, when jax starts
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
@@ -87,7 +87,7 @@ def _scan(jax: Any, x: np.ndarray, y: np.ndarray, lr: float, rho: float) -> Any:
 
 
 def benchmark(tell: Tell) -> list[Row]:
-    """Compare the engine with JAX on the two-layer 1-SAM step; one line if jax is not there."""
+    """Compare the engine with JAX on the two-layer 1-SAM step; one line if jax is not installed."""
     if not installed():
         return [Row("jax", "skipped: jax is not installed")]
     case = CASES["sam"]

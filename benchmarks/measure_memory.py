@@ -1,4 +1,4 @@
-"""Memory over repeated measurements of one model, in a process of its own."""
+"""Memory over repeated measurements of one model, in a separate process."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Measuring against PyHessian, and following λ_max against finding it anew.
+"""Measuring compared with PyHessian, and tracking λ_max compared with computing it from scratch.
 
-The same network, loss and images for both, each side with its own construction in the time. These
+Both sides get the same network, loss and images, and their times include their own setup. These
 runs are long, so each is timed once, in processor time, after a warm-up on a few images.
 """
 
@@ -52,24 +52,24 @@ def _timed(what: Callable[[], Any]) -> tuple[float, Any]:
 def _pyhessian(
     x: Tensor, y: Tensor, ask: Callable[[Any], Any], weights: str, seed: int = vgg.SEED
 ) -> Any:
-    """Ask PyHessian about the network; nothing global is left behind."""
+    """Call PyHessian on the network, and undo its changes to global state."""
     net = vgg.network(weights)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the reference cycle that its create_graph makes
+        warnings.simplefilter("ignore")  # about the reference cycle from its create_graph
         import pyhessian
 
         torch.manual_seed(seed)
         asked = pyhessian.hessian(net, LOSS, data=(x, y), cuda=False)
         answer = ask(asked)
         asked.gradsH = None
-        net.zero_grad(set_to_none=True)  # which breaks the cycle
+        net.zero_grad(set_to_none=True)  # breaks the cycle
     return answer
 
 
 def probes_needed(estimates: list[float], truth: float) -> int:
     """Return after how many probes the standard error is `STANDARD_ERROR` of the truth.
 
-    The deviation is about the true mean, so that a few probes say more of it.
+    The deviation is taken from the true mean, so a few probes estimate it better.
 
     >>> probes_needed([90.0, 110.0, 70.0, 130.0], 100.0)  # deviation √500
     4
@@ -81,8 +81,8 @@ def probes_needed(estimates: list[float], truth: float) -> int:
 def trace(tell: Tell, weights: str, n: int = 1000, probes: int = 12) -> list[Row]:
     """Compare the exact trace with PyHessian's to a standard error of 12 %.
 
-    PyHessian's own stopping rule leaves 3 to 18 % of error, so it is not used: a few probes are
-    timed, and their time is multiplied up to as many as their spread asks for.
+    PyHessian's own stopping rule leaves 3 to 18 % of error, so it is not used. A few probes are
+    timed, and their time is scaled to the number of probes that their spread requires.
     """
     x, y, images = vgg.images(n)
     tell(f"trace: exact, {n:,} images")
@@ -120,10 +120,10 @@ def trace(tell: Tell, weights: str, n: int = 1000, probes: int = 12) -> list[Row
 
 
 def lambda_max(tell: Tell, weights: str, n: int = 1000, starts: int = 5) -> list[Row]:
-    """Compare λ_max to 1e-3, by its residual, with PyHessian's power iteration to its 1e-3.
+    """Compare λ_max to 1e-3, by its residual, with PyHessian's power iteration at tolerance 1e-3.
 
-    How long both take depends on the random vector they start from, PyHessian's by a factor of
-    four: the times of several starts are added.
+    The time of both depends on the random start vector, for PyHessian by a factor of four. So the
+    times of several starts are added.
     """
     x, y, images = vgg.images(n)
     net, wanted = vgg.network(weights), {"lambda_max": LambdaMax(tolerance=TOLERANCE)}
@@ -140,7 +140,7 @@ def lambda_max(tell: Tell, weights: str, n: int = 1000, starts: int = 5) -> list
             seconds, (value, _) = _timed(partial(_pyhessian, x, y, _largest, weights, start))
             theirs.append(seconds)
             values.append(value[0])
-    truth = max(float(reading.value) for reading in found)  # Ritz values come from below
+    truth = max(float(reading.value) for reading in found)  # Ritz values are lower bounds
     products = [reading.card.products for reading in found]
     what = (
         f"λ_max to {TOLERANCE:g}, VGG11/4, {n:,} {images}, {weights} weights, mean of {starts} "
@@ -176,11 +176,10 @@ def _largest(asked: Any) -> Any:
 def tracker(
     tell: Tell, weights: str, n: int = 1000, batch: int = 128, lr: float = 1e-3, steps: int = 3
 ) -> list[Row]:
-    """Compare λ_max from the last time, after an SGD step, with one from a random start.
+    """Compare λ_max after an SGD step, started from the last eigenvector, with a random start.
 
-    The latter on all data, as every other tool has it; what `measure` takes, which starts on
-    thinned data, stands beside it. How many products either takes depends on chance, so it is
-    followed for a few steps.
+    The random start uses all data, as in every other tool. The time of `measure`, which starts on
+    subsampled data, is shown too. The number of products is random, so a few steps are averaged.
     """
     x, y, images = vgg.images(n)
     net, measure_ = vgg.network(weights), LambdaMax(tolerance=TOLERANCE)
@@ -206,7 +205,7 @@ def tracker(
         for way, ask in ways.items():
             spent, values[way] = _timed(partial(ask, step))
             seconds[way] += spent / steps
-        # Each is within its tolerance of an eigenvalue; a larger difference means two of them.
+        # Each is within its tolerance of an eigenvalue; a larger difference means different ones.
         if not all(abs(value / values["cold"] - 1) <= 4 * TOLERANCE for value in values.values()):
             raise RuntimeError(f"the warm and the cold λ_max differ: {values}")
     what = (
@@ -223,7 +222,7 @@ def tracker(
 
 
 def _anew(problem: Problem, seed: int, most: int) -> float:
-    """Return λ_max by Lanczos' method on all data, from a random vector."""
+    """Return λ_max by the Lanczos method on all data, from a random vector."""
     effort = Effort(vgg.SEED + seed)
     space = krylov(problem.matrix(), effort, "lanczos")
     return extreme(space, effort, -1, TOLERANCE, most).value

@@ -61,8 +61,8 @@ def child(epochs: int, out: str) -> None:
 def peak_mebibytes() -> float:
     """Return the largest resident size this process has had.
 
-    Linux counts the parent's size into the `ru_maxrss` of a child that was started by vfork, so the
-    figure is taken from /proc where there is one.
+    Linux includes the parent's size in the `ru_maxrss` of a child started by vfork, so the figure
+    is read from /proc if possible.
     """
     status = Path("/proc/self/status")
     if status.exists():

@@ -1,22 +1,22 @@
-"""What `train` adds to bare training: chunks, progress, checkpoints, the run directory.
+"""The overhead of `train` over bare training: chunks, progress, checkpoints, the run directory.
 
-Two figures. The direct one compares two runs,
+There are two figures. The direct figure compares two runs,
 
     (T_train − T_bare − points × T_point) / T_bare
 
-T_train is the wall-clock of `flatlab.training.train` with a progress callback and a run directory;
-T_bare that of one `CompiledTrainer.advance` over the same units; T_point that of measuring losses,
-test error and trace once, timed by itself, and there are as many points as the run logged. The two
-runs alternate and the fastest of each counts. Two runs of the same work can differ by more than the
+T_train is the wall-clock of `flatlab.training.train` with a progress callback and a run directory,
+T_bare the wall-clock of one `CompiledTrainer.advance` over the same units. T_point is the time of
+measuring losses, test error and trace once, and `points` the number of log points. The two runs
+alternate and the fastest of each counts. Two runs of the same work can differ by more than the
 target, so this figure is shown and not judged.
 
-The judged one is taken inside a single run, so that noise cancels:
+The judged figure is measured inside a single run, so that noise cancels:
 
     (T_train − T_kernel − T_points + calls × T_call) / (T_kernel − calls × T_call)
 
-T_kernel and T_points are the seconds of that run spent in `advance` and in measuring; T_call is the
-cost of an `advance` over no units, the price of entering the kernel once more. A short run comes
-first, so that imports are not counted.
+T_kernel and T_points are the seconds of that run spent in `advance` and in measuring. T_call is the
+time of an `advance` over no units, the cost of one more kernel call. A short run comes first, so
+that imports are not counted.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def benchmark(tell: Tell) -> list[Row]:
 
 @dataclass(frozen=True)
 class _Measured:
-    """Seconds of a run: in all, in the kernel, in measuring; its kernel calls and log points."""
+    """A run's seconds in total, in the kernel and in measuring; its kernel calls and log points."""
 
     whole: float
     kernel: float
@@ -85,7 +85,7 @@ class _Measured:
     points: int
 
     def overhead(self, call: float) -> float:
-        """Return what is neither kernel nor measuring, over the kernel entered once."""
+        """Return the time outside kernel and measuring over the time of a single kernel call."""
         entering = self.calls * call
         return (self.whole - self.kernel - self.measuring + entering) / (self.kernel - entering)
 

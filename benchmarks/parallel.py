@@ -1,8 +1,8 @@
-"""Two runs on two cores at once against one alone.
+"""Two simultaneous runs on two cores, compared with one run alone.
 
-Short runs, alone and together in turns; a pair takes as long as its slower half, and the fastest
-pair counts. The target is on wall-clock. On a machine that does other work the two also share their
-cores with it; the row on processor time then tells how much they disturb each other.
+Short runs alternate, alone and together. The time of a pair is the time of its slower run, and the
+fastest pair counts. The target is on wall-clock. On a busy machine the runs share their cores with
+other work; the row on processor time then shows how much they disturb each other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def cores() -> int:
 
 
 def benchmark(tell: Tell) -> list[Row]:
-    """Compare the wall-clock of the slower of two simultaneous runs with a run alone."""
+    """Compare the wall-clock of the slower of two simultaneous runs with a single run's."""
     if cores() < 2:
         return [Row("parallel", "skipped: two cores are needed")]
     tell(f"parallel: two processes of {EPOCHS:,} epochs, {ROUNDS} rounds")

@@ -1,4 +1,4 @@
-"""What a benchmark answers with: rows, each with its target, and the table they make."""
+"""The result of a benchmark: rows, each with its target, and their table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.table import Table
 _RELATIONS = {">=": operator.ge, "<=": operator.le, "<": operator.lt}
 
 Tell = Callable[[str], None]
-"""Says what is being done now; shown while a benchmark runs."""
+"""Shows the current activity while a benchmark runs."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Row:
     """One measured figure.
 
     Attributes:
-        name: The benchmark it belongs to, as `--only` takes it.
+        name: The benchmark it belongs to, as for `--only`.
         what: What was measured, in words.
         value: The figure, or None if it was not measured; `what` then says why.
         unit: The unit of the value.
-        ratio: The competitor's figure over this one, or what `what` says.
-        target: The bound to be met, if there is one.
+        ratio: The competitor's figure divided by this one, unless `what` says otherwise.
+        target: The bound to meet, if any.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Row:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as it stands in the JSON document."""
+        """Return the row as in the JSON document."""
         return {
             "name": self.name,
             "what": self.what,
@@ -96,7 +96,7 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 def number(value: float | None) -> str:
-    """Write a figure to three digits, or to the unit from a hundred on.
+    """Write a figure with three digits; from a hundred on, as a whole number.
 
     >>> number(1339.6), number(0.12345), number(None)
     ('1,340', '0.123', '')

@@ -1,13 +1,13 @@
 """Run the benchmarks and print one table: `python benchmarks/run.py [--only NAME] [--json]`.
 
-Everything runs on one thread. Each competitor is first checked to take the engine's steps in
-float64, then timed in turns with it; the fastest repeat counts. Steps are in processor time, the
-benchmarks parallel and overhead in wall-clock. With --json standard output is one document,
+Everything runs on one thread. Each competitor must first take the same steps as the engine in
+float64; then both are timed in turns, and the fastest repeat counts. Steps are in processor time,
+the benchmarks parallel and overhead in wall-clock. With --json standard output is one document,
 
     {"machine": {...},
      "benchmarks": [{"name", "what", "value", "unit", "ratio", "target", "reached"}, ...]}
 
-where value, unit, ratio, target and reached are null if there is none.
+where value, unit, ratio, target and reached may be null.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ BENCHMARKS: dict[str, Callable[[Tell, bool], list[Row]]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Run what the arguments ask for, print it, and return the JSON document."""
+    """Run the chosen benchmarks, print the table, and return the JSON document."""
     options = _parser().parse_args(argv)
     clock = time.perf_counter()
     machine = _machine()
@@ -109,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _progress(stack: ExitStack) -> Tell:
-    """Return what shows the present activity: one changing line, or lines if not on a terminal."""
+    """Return a function that shows the current activity: on a terminal in one changing line."""
     console = Console(stderr=True)
     if not console.is_terminal:
         return lambda message: print(message, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""A SAM step over a plain SGD step, and against pytorch_optimizer's SAM, on one batch."""
+"""A SAM step compared with a plain SGD step and with pytorch_optimizer's SAM, on one batch."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def installed() -> bool:
 class Loop:
     """Steps on one batch, as a contender; an epoch is two gradients of the loss.
 
-    Slices of equal work have equal noise: the fastest of many short ones would flatter SGD, whose
-    step is half as long.
+    Slices of equal work have equal noise. With slices of equal steps SGD, whose step is half as
+    long, would look faster, because the fastest of many short slices counts.
     """
 
     def __init__(self, kind: str, batch: int, dtype: torch.dtype = torch.float32):
@@ -55,7 +55,7 @@ class Loop:
         if self.kind == "sam":
             return SAM(params, rho=RHO, lr=LR)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it imports much, not all of it quietly
+            warnings.simplefilter("ignore")  # some of its many imports warn
             import pytorch_optimizer
         return pytorch_optimizer.SAM(params, torch.optim.SGD, rho=RHO, lr=LR)
 
@@ -74,7 +74,7 @@ class Loop:
 
     def _theirs(self) -> None:
         self.optimizer.zero_grad()
-        self._closure()  # it wants the first gradient before the step
+        self._closure()  # it needs the first gradient before the step
         self.optimizer.step(self._closure)
 
     def reset(self) -> None:
@@ -83,7 +83,7 @@ class Loop:
         self.net.zero_grad()
 
     def run(self, epochs: int) -> None:
-        """Take so many epochs' steps."""
+        """Take the steps of this number of epochs."""
         for _ in range(epochs * self.steps_per_epoch):
             self.step()
 
@@ -104,7 +104,7 @@ def disagreement(one: Loop, two: Loop, steps: int = 3) -> float:
 
 
 def require_agreement(batch: int) -> None:
-    """Raise unless both take the same steps in float64.
+    """Raise unless both libraries take the same steps in float64.
 
     pytorch_optimizer rounds the norm to float32 and adds 1e-12 to it, so they differ by about 1e-8
     of the weights' changes.

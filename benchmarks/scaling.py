@@ -1,4 +1,4 @@
-"""How a two-layer 1-SAM step grows with width and input dimension: picoseconds a weight."""
+"""The cost of a two-layer 1-SAM step by width and input dimension: picoseconds per weight."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def case(width: int, d: int) -> Case:
 
 
 def benchmark(tell: Tell) -> list[Row]:
-    """Return a row a size, and the largest cost a weight over the smallest.
+    """Return a row per size, and the largest cost per weight divided by the smallest.
 
-    The weights are all that is trained, width × (d + 2).
+    The number of weights is width × (d + 2), all that is trained.
     """
     tell(f"scaling: {len(SIZES)} sizes, {ROUNDS} rounds")
     engines = {size: Engine(case(*size)) for size in SIZES}

@@ -1,4 +1,4 @@
-"""One step of the engine against one of the eager loop."""
+"""One step of the engine compared with one step of the eager loop."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ TARGETS = {"sam": 400.0, "deep": 15.0, "sim_bn": 8.0}
 def require_agreement(case: Case, contender: type, who: str) -> None:
     """Raise unless a competitor and the engine take the same steps.
 
-    Both train at least 10 steps in float64 from the same weights in the same order. Rounding
-    separates them by about 1e-14; an error in either by far more than the tolerance.
+    Both train at least 10 steps in float64 from the same weights in the same order. Rounding makes
+    them differ by about 1e-14; a mistake in either, by far more than the tolerance.
     """
     ours, theirs = Engine(case, "float64"), contender(case, "float64")
     epochs = -(-10 // case.steps_per_epoch)

@@ -1,10 +1,10 @@
-"""How time is taken: interleaved slices of equal work, the fastest of each contender.
+"""How the benchmarks take time: interleaved slices of equal work, the fastest of each contender.
 
-Other work on a machine only ever adds time, so the minimum over repeats is the best estimate of
-what a step costs. Contenders take turns, so that a slow minute hits all of them. Steps are timed in
-processor time of the whole process: for loops on one thread that is the wall-clock of a quiet
-machine, and on a busy one it leaves out the waiting for a core, which would fall on long slices
-more than on short ones.
+Other work on a machine only adds time, so the minimum over repeats is the best estimate of the cost
+of a step. Contenders take turns, so that a slow minute hits all of them. Steps are timed in
+processor time of the whole process. For loops on one thread that is the wall-clock of a quiet
+machine. On a busy machine it leaves out the waiting for a core, which would hit long slices more
+than short ones.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Protocol
 
 from threadpoolctl import threadpool_limits
 
-import flatlab.engine  # noqa: F401  the BLAS it loads must be there before threads are limited
+import flatlab.engine  # noqa: F401  loads its BLAS before threads are limited
 
 SLICE_SECONDS = 0.1
 ROUNDS = 9
 
 
 class Contender(Protocol):
-    """Trains one network one way."""
+    """One way to train a network."""
 
     steps_per_epoch: int
 
@@ -36,7 +36,7 @@ class Contender(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise if the weights are not finite: such a timing means nothing."""
+        """Raise if the weights are not finite, since the timing would mean nothing."""
         ...
 
 
@@ -57,10 +57,10 @@ def one_thread() -> Iterator[None]:
 def microseconds_a_step(
     contenders: Mapping[str, Contender], rounds: int = ROUNDS
 ) -> dict[str, float]:
-    """Return each contender's fastest time of a step.
+    """Return each contender's fastest time per step.
 
-    Every slice repeats the same epochs from the same weights; it is at least one epoch, and as many
-    as fit in `SLICE_SECONDS`.
+    Every slice repeats the same epochs from the same weights: at least one, and as many as fit in
+    `SLICE_SECONDS`.
     """
     epochs = {name: _epochs_in_a_slice(contender) for name, contender in contenders.items()}
     best = dict.fromkeys(contenders, float("inf"))
@@ -75,7 +75,7 @@ def microseconds_a_step(
 def slice_seconds(
     contender: Contender, epochs: int, clock: Callable[[], float] = time.process_time
 ) -> float:
-    """Return the seconds that so many epochs from the initial weights take."""
+    """Return the seconds of this number of epochs from the initial weights."""
     contender.reset()
     start = clock()
     contender.run(epochs)
@@ -85,7 +85,7 @@ def slice_seconds(
 
 
 def _epochs_in_a_slice(contender: Contender) -> int:
-    """Double the epochs until they fill half a slice, and scale; the first calls compile."""
+    """Double the epochs until they fill half a slice, then scale up; the first calls compile."""
     epochs = 1
     slice_seconds(contender, epochs)
     while (seconds := slice_seconds(contender, epochs)) < SLICE_SECONDS / 2:

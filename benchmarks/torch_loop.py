@@ -1,9 +1,9 @@
-"""The torch trainer over a bare PyTorch loop of the same steps, on a small CNN.
+"""The torch trainer compared with a bare PyTorch loop of the same steps, on a small CNN.
 
 T_train is the processor time of `flatlab.train` into a run directory, with progress, log points and
-checkpoints. T_bare is that of the loop a user would write: the same network, sample order, memory
-format and steps, and the same evaluations of both sets, without a run directory. Both take turns;
-the smallest of each counts. Before timing, the two must end with equal parameters.
+checkpoints. T_bare is the processor time of the loop a user would write: the same network, sample
+order, memory format and steps, and the same evaluations of both sets, without a run directory. Both
+take turns; the smallest time of each counts. Before timing, both must end with equal parameters.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOG = fl.LogGrid(per_decade=0, regular=2)
 
 
 def data() -> Dataset:
-    """Return 16×16 images of CIFAR-10, or noise of their size without FLATLAB_DATA."""
+    """Return 16×16 images of CIFAR-10, or without FLATLAB_DATA noise of the same shape."""
     if os.environ.get("FLATLAB_DATA"):
         return fl.data.images("cifar10", n=N, n_test=N_TEST, size=16)
     noise = np.random.default_rng(SEED).normal(size=(N + N_TEST, 3, 16, 16)).astype(np.float32)
@@ -46,7 +46,7 @@ def phase(batch: int) -> fl.Phase:
 
 
 def trained(images: Dataset, batch: int) -> dict[str, np.ndarray]:
-    """Train by flatlab into a run directory; return the parameters."""
+    """Train with flatlab into a run directory; return the parameters."""
     with tempfile.TemporaryDirectory() as folder:
         run = fl.train(
             ARCH, images, loss="cross_entropy", schedule=[phase(batch)], seed=SEED, log=LOG,
@@ -56,7 +56,7 @@ def trained(images: Dataset, batch: int) -> dict[str, np.ndarray]:
 
 
 def looped(images: Dataset, batch: int) -> dict[str, np.ndarray]:
-    """Train by a bare loop; return the parameters."""
+    """Train with a bare loop; return the parameters."""
     net: Any = ARCH.module(images, SEED).float()
     net.to(memory_format=torch.channels_last)
     sets = [(images.x_train, images.y_train), (images.x_test, images.y_test)]
@@ -93,7 +93,7 @@ def _evaluate(net: Any, *sets: tuple[torch.Tensor, torch.Tensor]) -> None:
 
 
 def benchmark(tell: Tell) -> list[Row]:
-    """Time both at a small batch and at the full one."""
+    """Time both with a small batch and with the full batch."""
     images, rows = data(), []
     for batch in EPOCHS:
         tell(f"the torch trainer and a bare loop at batch size {batch}")

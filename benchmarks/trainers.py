@@ -1,4 +1,4 @@
-"""The trainer that a run would have, to be timed by itself."""
+"""A run's trainer, to time it by itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flatlab.training.config import RunConfig
 
 
 def trainer_of(config: RunConfig, data: Dataset) -> trainers.Trainer:
-    """Return a run's trainer at its initial weights: torch's where the engine has no kernel."""
+    """Return a run's trainer at its initial weights; torch's if the engine has no kernel."""
     kind, _ = trainers.choose("auto", config)
     start = trainers.labelled("params", config.arch.initial(data.d, config.seed))
     return trainers.trainer_of(kind, config, start, data)

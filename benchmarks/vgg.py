@@ -1,10 +1,11 @@
-"""The network and the images that measuring is timed on: VGG11 with a quarter of the channels.
+"""The network and the images for timing measures: VGG11 with a quarter of the channels.
 
-No BatchNorm; weights are initial ones from a seed, not trained, so that a run needs nothing but
-this file: He's, whose signal keeps its size through the layers, and PyTorch's default ones, whose
-signal fades. How long a measure takes, and even more a rival's, depends on them: both are shown.
-The images are CIFAR-10's, equally many of each class, if the variable FLATLAB_DATA is set
-(`flatlab.data.images`), and seeded noise of the same mean and deviation otherwise.
+It has no BatchNorm. Its weights are initial weights from a seed, not trained, so a run needs only
+this file. There are two kinds: He's, whose signal keeps its size through the layers, and PyTorch's
+default, whose signal fades. The time of a measure depends on them, and a rival's time even more, so
+both are shown. The images are from CIFAR-10, equally many of each class, if the variable
+FLATLAB_DATA is set (`flatlab.data.images`), and otherwise seeded noise of the same mean and
+deviation.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def network(
             if weights == "He":
                 nn.init.kaiming_normal_(module.weight, generator=draw)
                 nn.init.zeros_(module.bias)
-            else:  # torch's own: uniform within 1/√fan, both
+            else:  # torch's default: weights and bias uniform within 1/√fan
                 for p in (module.weight, module.bias):
                     nn.init.uniform_(p, -(fan**-0.5), fan**-0.5, generator=draw)
     return net.to(dtype)

@@ -1,4 +1,4 @@
-"""Real flatlab processes, for the tests of what a user types and what a machine does to it."""
+"""Real flatlab processes, for the tests of commands, kills and full disks."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Losses: numpy and torch agree, derivatives are derivatives, minima stand where they should."""
+"""Losses: numpy and torch agree, derivatives are right, minima are where they should be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pictures of a solution: that they are there, of sane size, and say what they show."""
+"""The pictures of a solution exist, have a sane size, and say what they show."""
 
 from __future__ import annotations
 

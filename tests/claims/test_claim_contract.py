@@ -1,4 +1,4 @@
-"""The lines of evidence: what they let pass and what they do not."""
+"""The lines of evidence: which values they accept and which they refuse."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A bias with steps of its own, and noise on the inputs: by hand, by torch and by the engine."""
+"""A bias with separate steps, and noise on the inputs: by hand, by torch and by the engine."""
 
 from __future__ import annotations
 

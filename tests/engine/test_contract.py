@@ -1,4 +1,4 @@
-"""Two trainers, one meaning: the compiled engine takes the steps that torch autograd takes."""
+"""The compiled engine takes the same steps as torch autograd."""
 
 from __future__ import annotations
 

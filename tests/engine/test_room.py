@@ -1,4 +1,4 @@
-"""Arrays lie apart, so that no loop's path depends on where the allocator put them."""
+"""Arrays have room between them, so no loop's code path depends on their addresses."""
 
 from __future__ import annotations
 

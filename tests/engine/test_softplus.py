@@ -1,4 +1,4 @@
-"""The compiled softplus is the function it says, to the last bits, and lets divergence through."""
+"""The compiled softplus is right to the last bits, and does not hide divergence."""
 
 from __future__ import annotations
 

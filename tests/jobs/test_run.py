@@ -1,4 +1,4 @@
-"""How jobs are driven, on a backend that plays by a script and a clock that jumps."""
+"""How jobs are run, with a scripted backend and a fake clock."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A budget is kept, and what it ends is an honest estimate."""
+"""A budget is kept, and a measure stopped by its budget gives an honest estimate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""λ_max from thinned data, and from the last time, against the dense Hessian."""
+"""λ_max started from subsampled data and from the last eigenvector, against the dense Hessian."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a reading says of itself: its name, its limit, its precision, its matrix, its parameters."""
+"""A reading names its measure, its limit, its precision, its matrix and its parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Architectures: what they compute, which scalings they do not see, and how they start."""
+"""Architectures: outputs, invariance to scalings, and initial weights."""
 
 from __future__ import annotations
 

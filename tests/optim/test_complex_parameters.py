@@ -1,4 +1,4 @@
-"""A complex parameter trains as the two real ones that it is."""
+"""A complex parameter trains like two real ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With `maximize` the adversary goes down: SAM of a maximised J is SAM of the minimised −J."""
+"""With `maximize` the ascent goes down: SAM that maximises J equals SAM that minimises −J."""
 
 from __future__ import annotations
 

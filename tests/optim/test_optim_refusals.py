@@ -1,4 +1,4 @@
-"""What the family does not take is refused in one line, at the first moment it can be known."""
+"""Unsupported input is refused with a one-line message, as early as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A saved state goes back into what it came from, and into nothing else."""
+"""A saved state loads into the optimizer that it came from, and into no other."""
 
 from __future__ import annotations
 

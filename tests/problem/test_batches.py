@@ -1,4 +1,4 @@
-"""What counts as data, and that reading it leaves no trace."""
+"""Which objects count as data; reading them has no side effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The certificate asks examples of all the data, and any model."""
+"""The certificate checks examples from all the data, for any model."""
 
 from __future__ import annotations
 

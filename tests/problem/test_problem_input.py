@@ -1,4 +1,4 @@
-"""Models and options that cannot be measured are each one clear line."""
+"""Each model or option that cannot be measured gives a one-line error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of made-up results: what stands on them, and where."""
+"""Pages of made-up results: their content and its order."""
 
 from importlib import resources
 

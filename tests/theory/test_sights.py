@@ -1,4 +1,4 @@
-"""What the pictures of the theory show, and that they can be drawn."""
+"""The pictures of the theory show the right data and can be drawn."""
 
 import json
 

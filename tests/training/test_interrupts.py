@@ -1,4 +1,4 @@
-"""That Ctrl-C was heard is said at once, once, and changes nothing else."""
+"""Ctrl-C is acknowledged at once, once, and changes nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine does to a run: kill -9, two of a kind, a full disk, a damaged file."""
+"""Runs survive kill -9, two processes at once, a full disk and a damaged file."""
 
 import errno
 import json

@@ -303,7 +303,7 @@ def test_a_remedy_can_succeed_and_not_last():
     assert said.startswith("weight decay 0.1 on the bias, weight decay 0.001 on all and")
     assert "bias learns ten times slower 0.300" in said
     long = rescue.schedule("bias_lr_small", lab, long=True)
-    assert [p.epochs for p in long] == [80_000, 160_000] and long[0].bias_lr == 0.001
+    assert [p.epochs for p in long] == [80_000, 160_000] and long[0].first_layer.bias_lr == 0.001
 
 
 def test_early_stopping_takes_the_last_of_the_best_epochs():

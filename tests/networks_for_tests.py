@@ -28,6 +28,28 @@ def own(width=5, dropout=0.0):
     return nn.Sequential(*layers)
 
 
+def frozen():
+    """Return a network without a parameter to train."""
+    return own().requires_grad_(False)
+
+
+class OnlyEvaluates(nn.Module):
+    """A network that fails in training mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(3 * SIDE * SIDE, CLASSES)
+
+    def forward(self, x):
+        assert not self.training, "not for training"
+        return self.last(x.flatten(1))
+
+
+def only_evaluates():
+    """Return a network that fails in training mode."""
+    return OnlyEvaluates()
+
+
 def no_module():
     """Return something else."""
     return 3

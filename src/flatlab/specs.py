@@ -129,8 +129,12 @@ def spec_text(name: str, fields: Mapping[str, Any]) -> str:
     parts: list[str] = []
     for key, value in fields.items():
         inner = value.items() if isinstance(value, Mapping) else ()
-        parts += [f"{key}.{k}={v}" for k, v in inner] or [f"{key}={value}"]
+        parts += [f"{key}.{k}={_text(v)}" for k, v in inner] or [f"{key}={_text(value)}"]
     return f"{name}:{','.join(parts)}" if parts else name
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def split_options(text: str) -> list[str]:

@@ -292,7 +292,7 @@ def test_a_network_that_leaves_the_minimum_fails_in_lab_too_and_tells_when():
     assert {v.word for c, v in found.items() if c.startswith("first.")} == {"holds"}
     said = found["second.columns"]
     assert "not at a minimum" in said.reason
-    assert "above 0.01 at most 100 epochs later, and ends at 0.990, that of" in said.because
+    assert "above 0.01 at most 100 epochs later, and ends at 0.990, as for" in said.because
     found = verdicts(fig2, fig2.PRESETS["lab"], "lab", {"half": {"train_loss": (1e-4, 0.17)}})
     assert found["half.columns"].because.endswith("ends at 0.170")
     assert {v.paper for c, v in found.items() if c.startswith(("half", "usam"))} == {"ours"}

@@ -14,7 +14,7 @@ import torch
 import flatlab as fl
 from conftest import bits
 from flatlab.engine.philox import key_words, visits
-from flatlab.errors import UserError
+from flatlab.errors import StoreError, UserError
 from flatlab.models import CNN, MLP, MODELS, VGG11, Module, TwoLayer
 from flatlab.optim import SAM
 from flatlab.randomness import key
@@ -223,6 +223,29 @@ def test_a_run_may_start_from_another(tmp_path):
     assert then.columns["train_loss"][0] == first.columns["train_loss"][-1]
 
 
+def test_a_tracked_measure_takes_no_column_of_the_history():
+    for label in ("train_loss", "epoch", "step"):
+        with pytest.raises(UserError, match=f"has a column '{label}' already"):
+            train("cnn", "sgd", measures=fl.Tracked("lambda_max", label=label))
+    data = fl.data.xor(d=4, n=10, seed=0, n_test=0)
+    with pytest.raises(UserError, match="has a column 'trace' already"):
+        fl.train(TwoLayer(width=3), data, schedule=[phase("sgd")], measures="trace")
+
+
+@pytest.mark.parametrize("factory", ["frozen", "only_evaluates"])
+def test_a_network_that_cannot_train_is_refused_before_anything_is_written(factory, tmp_path):
+    with pytest.raises(UserError, match=r"no parameters to train|a training step fails"):
+        train(Module(f"networks_for_tests:{factory}"), "sgd", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_last_batch_that_batchnorm_cannot_take_is_refused(tmp_path):
+    deep = CNN(channels=(4, 4, 4, 4), batch_norm=True)  # ends in one pixel
+    with pytest.raises(UserError, match="fails on a batch of 1 examples, the smallest"):
+        train(deep, "", schedule=[phase("sgd", batch_size=N - 1)], out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 # Targets
 
 
@@ -235,11 +258,26 @@ def test_a_phase_stops_at_its_accuracy(tmp_path):
     assert run.columns["train_error"][at] <= 0.1
     assert (run.columns["train_error"][:at] > 0.1).all()  # and not before
     assert len(run.ends) == 1
+    same(fl.load_run(tmp_path / "run"), run)  # it ended before its last epoch, and can be read
     alone = train("mlp", "", schedule=schedule[:1], out=tmp_path / "alone")
     assert alone.status == "reached" == fl.load_run(tmp_path / "alone").status
     again = stopped_and_resumed(
         tmp_path / "again", first + 1, arch="mlp", algorithm="", schedule=schedule
     )
+    same(again, run)
+
+
+def test_a_reached_run_whose_end_is_damaged_is_trained_again(tmp_path):
+    schedule = [phase("momentum", epochs=200, until={"accuracy": 0.9})]
+    run = train("mlp", "", schedule=schedule, out=tmp_path / "run")
+    path = tmp_path / "run" / "checkpoint.safetensors"
+    damaged = bytearray(path.read_bytes())
+    damaged[-3] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(StoreError, match="the result says reached at epoch"):
+        fl.load_run(tmp_path / "run")
+    again = train("mlp", "", schedule=schedule, out=tmp_path / "run")
+    assert again.status == "reached"
     same(again, run)
 
 
@@ -283,10 +321,10 @@ REFUSED = [
     (Module("networks_for_tests:own"), NUMBERS, "mse", {}, "does not take inputs of shape"),
     (MLP(), CLASSES, "cross_entropy", {"device": "cuda"}, "device 'cuda' is not there"),
     (MLP(), CLASSES, "cross_entropy", {"device": "tpu"}, "device must be 'cpu' or 'cuda', got"),
-    (MLP(), CLASSES, "cross_entropy", {"threads": 0}, "threads must be >= 1, got 0"),
+    (MLP(), CLASSES, "cross_entropy", {"threads": 0}, "threads must be a whole number"),
     (MLP(), CLASSES, "cross_entropy", {"backend": "engine"}, "compiles the architectures two"),
     (MLP(), CLASSES, "cross_entropy", {"measures": "lambda"}, "unknown measure 'lambda': did you"),
-    (MLP(), CLASSES, "cross_entropy", {"measures": ["trace", "trace"]}, "two tracked measures"),
+    (MLP(), CLASSES, "cross_entropy", {"measures": ["trace", "trace"]}, "the history has a column"),
     (MLP(), CLASSES, "cross_entropy", {"measures": 3}, "measures must be names or tables"),
     (
         MLP(), CLASSES, "cross_entropy",

@@ -17,8 +17,7 @@ def list_(
     kind: Annotated[
         str,
         typer.Argument(
-            help="experiments, data, models, algorithms, measures, optimizers, "
-            "claims or constructions"
+            help="experiments, data, models, losses, optimizers, measures, claims or constructions"
         ),
     ] = "experiments",
     as_json: Json = False,

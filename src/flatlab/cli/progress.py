@@ -77,7 +77,7 @@ class JobProgress(_Lines):
         self.progress.update(self.all, total=total, description=f"{total} runs", visible=total > 1)
 
     def update(self, name: str, kind: str, info: Mapping[str, Any]) -> None:
-        """Take an event of the executor, or "reused" for a run that was done before."""
+        """Take an event of a job, or "reused" for a run that was done before."""
         if kind == "started":
             self.started[name] = time.monotonic()
             self.tasks[name] = self.progress.add_task(

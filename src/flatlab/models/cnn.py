@@ -75,7 +75,7 @@ class CNN(Described):
             biases, or PyTorch's default law.
     """
 
-    channels: Annotated[tuple[Channels, ...], Field(min_length=1)] = (16, 32, 64, 64)
+    channels: Annotated[tuple[Channels, ...], Field(min_length=1, strict=False)] = (16, 32, 64, 64)
     batch_norm: bool = False
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     activation: Literal["relu", "tanh", "gelu", "softplus", "identity"] = "relu"

@@ -30,7 +30,7 @@ class MLP(Described):
         init: How weights start: PyTorch's default law, or normal weights and zero biases.
     """
 
-    widths: tuple[Width, ...] = (256, 256)
+    widths: Annotated[tuple[Width, ...], Field(strict=False)] = (256, 256)
     dropout: Rate = 0.0
     activation: Literal["relu", "tanh", "gelu", "softplus", "identity"] = "relu"
     bias: bool = True

@@ -21,8 +21,15 @@ def check_data(config: RunConfig, data: Dataset) -> None:
     """Refuse labels that the loss does not take, outputs it cannot use, and huge inputs."""
     if refused := config.loss.refusal(data.y_train, data.classes):
         raise UserError(refused)
+    signs = data.y_train.ndim == 1 and bool((np.abs(data.y_train) == 1).all())
     for phase in config.schedule:
         _check_noise(phase.optimizer, data)
+        target = phase.until.accuracy if phase.until else None
+        if target is not None and data.classes is None and not signs:
+            raise UserError(
+                "until accuracy needs labels that are classes or ±1, and these are other numbers: "
+                "give a training loss instead"
+            )
     if is_chain(config.arch):
         data.require_points(f"a network of kind {config.arch.kind}")
     largest = max(float(np.abs(part).max()) for part in (data.x_train, data.x_test) if part.size)
@@ -84,6 +91,8 @@ def _torch_start(
         given = labelled("params", params) | labelled("buffers", buffers or {})
         trainer.load(given)
     trainer.require_outputs()
+    for phase in config.schedule:
+        trainer.require_step(phase)
     return trainer.state()
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from ..data import identity
 from ..errors import UserError, unknown
 from ..losses import MSE, Loss, as_loss
-from ..models import MODELS, Architecture
+from ..models import MODELS, Architecture, is_chain
 from ..specs import digest, from_dict, spec, to_dict
 from .schedule import FirstLayer, LogGrid, Phase
 
@@ -86,10 +86,17 @@ class RunConfig:
             isinstance(self.start, Mapping) and len(set(STARTS) & set(self.start)) == 1
         ):
             raise UserError(f"start must have one of {', '.join(STARTS)}, got {self.start!r}")
-        columns = [tracked.column for tracked in self.measures]
-        twice = next((name for name in columns if columns.count(name) > 1), None)
-        if twice is not None:
-            raise UserError(f"two tracked measures are called {twice!r}: give one another label")
+        taken = {"epoch", "step", "train_loss", "train_error", "test_loss", "test_error"}
+        if is_chain(self.arch):  # their histories have these from the engine
+            taken |= {"trace", "trace_ggn", "memorisation", "features"}
+        for tracked in self.measures:
+            names = {tracked.column, f"{tracked.column}_stderr"}
+            if both := sorted(names & taken):
+                raise UserError(
+                    f"the history has a column {both[0]!r} already: give the tracked measure "
+                    f"{tracked.measure!r} another label"
+                )
+            taken |= names
 
     def _check_phase(self, phase: Phase) -> None:
         """Refuse what a phase says of a part that the network has not."""

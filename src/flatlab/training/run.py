@@ -150,10 +150,11 @@ def load_run(path: str | Path) -> Run:
     if store.format < FORMAT:
         notes += (f"written by an older flatlab, in format {store.format}",)
     columns, place = arrays_of(checkpoint, "history/"), Path(path)
-    if result and result["status"] == "done" and int(columns["epoch"][-1]) != config.epochs:
+    if result and result["status"] in OVER and int(columns["epoch"][-1]) != result["epochs"]:
         raise StoreError(
-            f"{path}: the result says done but the newest readable checkpoint stops at epoch "
-            f"{int(columns['epoch'][-1])}: run the same command again to finish it"
+            f"{path}: the result says {result['status']} at epoch {result['epochs']} but the "
+            f"newest readable checkpoint stops at epoch {int(columns['epoch'][-1])}: run the same "
+            "command again to finish it"
         )
     return Run(
         config=config,
@@ -218,8 +219,16 @@ def params_digest(params: Arrays) -> str:
 def read_result(store: RunStore) -> dict[str, Any] | None:
     """Return a run's result.json, or None; `StoreError` if it is not one that `Run.result` made."""
     result = store.load_result()
-    needed = ("status", "seconds", "notes", "diverged_at")
-    if result is not None and any(name not in result for name in needed):
+    if result is None:
+        return None
+    right = (
+        result.get("status") in (*OVER, "interrupted")
+        and isinstance(result.get("seconds"), int | float)
+        and isinstance(result.get("epochs"), int)
+        and isinstance(result.get("notes"), list)
+        and isinstance(result.get("diverged_at", ""), int | None)
+    )
+    if not right:
         raise StoreError(f"{store.path}: result.json is damaged: {AGAIN}")
     return result
 
@@ -242,5 +251,5 @@ def phases_over(checkpoint: Checkpoint) -> int:
 
 def versions() -> dict[str, str]:
     """Return the versions that may matter for the bits of a result."""
-    names = ("flatlab", "numpy", "numba", "scipy")
+    names = ("flatlab", "numpy", "numba", "scipy", "torch")
     return {"python": platform.python_version(), **{name: version(name) for name in names}}

@@ -133,8 +133,8 @@ def run_config(
 
         require_device(device)
     patience = seconds_between_checkpoints(CHECKPOINT_SECONDS)
-    if threads is not None and (isinstance(threads, bool) or threads < 1):
-        raise UserError(f"threads must be >= 1, got {threads!r}")
+    if threads is not None and (not isinstance(threads, int) or not 1 <= threads <= 1024):
+        raise UserError(f"threads must be a whole number from 1 to 1024, got {threads!r}")
     with contextlib.ExitStack() as stack:
         interrupted = stack.enter_context(interrupts())
         stack.enter_context(threadpool_limits(threads or 1))
@@ -165,7 +165,7 @@ def store_network(
 
 
 def run_job(payload: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Train one configuration into its directory: the executor's target.
+    """Train one configuration into its directory: the target of its job.
 
     The payload is {"config": ..., "out": directory, "fresh": bool}.
     """
@@ -301,11 +301,6 @@ class _Session:
         if epoch % until.every and epoch != phase.epochs:
             return False
         row = row_of(self.config, self.trainer, self.data)
-        if until.accuracy is not None and "train_error" not in row:
-            raise UserError(
-                "until accuracy needs labels that are classes or ±1, and these are other numbers: "
-                "give a training loss instead"
-            )
         return until.reached(row)
 
     def _now(self, phase: Phase) -> tuple[int, int]:

@@ -278,6 +278,25 @@ class TorchTrainer:
                 f"need {wanted}: {data.outputs} outputs for each example"
             )
 
+    def require_step(self, phase: Phase) -> None:
+        """Refuse a network that cannot train on the smallest batch of a phase."""
+        if not any(p.requires_grad for p in self.net.parameters()):
+            raise UserError("the network has no parameters to train")
+        size = phase.batch_size or len(self.y)
+        rows = slice(0, len(self.y) % size or size)
+        before, y = self.state(), self.y[rows]
+        self.net.train()
+        with torch.random.fork_rng(devices=[]):
+            try:
+                self.loss.torch(self.net(self._batch(self.x, rows)), y).backward()  # type: ignore[no-untyped-call]
+            except Exception as error:
+                raise UserError(
+                    f"a training step fails on a batch of {len(y)} examples, the smallest of an "
+                    f"epoch: {described(error)}"
+                ) from None
+        self.net.zero_grad()
+        self.load(before)
+
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
         """Return loss and zero-one error on both sets, the network in evaluation mode."""

@@ -246,6 +246,26 @@ def test_a_last_batch_that_batchnorm_cannot_take_is_refused(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_widths_may_be_a_list_and_are_described_as_the_command_line_reads_them():
+    assert MLP(widths=[3, 4]) == MLP(widths=(3, 4))
+    assert CNN(channels=[3], batch_norm=True).describe() == "cnn:channels=[3],batch_norm=true"
+
+
+@pytest.mark.parametrize("threads", [100_000, 1.5, "2"])
+def test_threads_that_no_machine_has_are_refused(threads):
+    with pytest.raises(UserError, match="threads must be a whole number from 1 to 1024"):
+        train("mlp", "sgd", threads=threads)
+
+
+@pytest.mark.parametrize("field, value", [("seconds", "x"), ("notes", 5), ("status", "foo")])
+def test_a_result_with_another_type_is_damaged(field, value, tmp_path):
+    train("mlp", "sgd", out=tmp_path / "run")
+    path = tmp_path / "run" / "result.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    with pytest.raises(StoreError, match="damaged"):
+        fl.load_run(tmp_path / "run")
+
+
 # Targets
 
 

@@ -17,8 +17,7 @@ import flatlab as fl
 from flatlab.errors import UserError
 from flatlab.measures import CATALOGUE, Effort
 from flatlab.measures.explaining import explanation
-from flatlab.measures.frobenius import Frobenius
-from flatlab.measures.trace import LayerTrace, Trace
+from flatlab.measures.trace import Frobenius, LayerTrace, Trace
 from flatlab.problem import Problem
 
 
@@ -79,6 +78,11 @@ def same(a, b):
     return a == b
 
 
+UNNORMALISED = {"weighted_norm", "path_norm"}  # measures that take no BatchNorm
+# Measures of single examples, which BatchNorm mixes in mode="train".
+EACH_EXAMPLE = {"alignment", "fisher_rao", "input_gradient", "nonuniformity"}
+
+
 @pytest.mark.parametrize("mode", ["eval", "train", "recomputed"])
 def test_the_model_is_found_again_as_it_was(mode):
     model, (x, y) = network(nn.Dropout(0.0)), data()
@@ -97,6 +101,7 @@ def test_the_model_is_found_again_as_it_was(mode):
         skip=True,
         reference=start,
     )
+    assert set(readings.skipped) == UNNORMALISED | (EACH_EXAMPLE if mode == "train" else set())
     assert len(readings) > 25
     assert same(before, state_of(model))
 
@@ -263,21 +268,24 @@ def test_readings_print_and_export():
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_budget_returns_the_best_so_far(name):
-    readings = fl.measure(
-        network(), CE, data(), name, budget=fl.Budget(products=3), skip=True, dtype="float64"
-    )
-    for reading in readings.values():
-        assert np.isfinite(reading.value).all()
-        # After one product nothing bounds the error of an eigenvalue: then it is infinite.
-        assert not np.isnan(reading.stderr).any()
+    model = network()
+    if name in UNNORMALISED:
+        del model[1]
+    start = {part: 2 * value for part, value in model.state_dict().items()}
+    (reading,) = fl.measure(
+        model, CE, data(), name, budget=fl.Budget(products=3), dtype="float64", reference=start
+    ).values()
+    assert np.isfinite(reading.value).all()
+    # After one product nothing bounds the error of an eigenvalue: then it is infinite.
+    assert not np.isnan(reading.stderr).any()
 
 
 def test_a_spent_budget_says_so_and_its_error_is_honest():
     x, y = seeded(lambda: (torch.randn(30, 6).double(), torch.randint(0, 3, (30,))))
     model = seeded(lambda: nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 3)).double())
-    full = fl.measure(model, CE, (x, y), "lambda_max:tolerance=1e-9")["lambda_max:tolerance=1e-9"]
-    cut = fl.measure(model, CE, (x, y), "lambda_max", budget=fl.Budget(products=12))["lambda_max"]
-    assert not cut.complete and "stopped early: the budget of 12 products was spent" in str(cut)
+    full = fl.measure(model, CE, (x, y), "lambda_max")["lambda_max"]
+    cut = fl.measure(model, CE, (x, y), "lambda_max", budget=fl.Budget(products=20))["lambda_max"]
+    assert not cut.complete and "stopped early: the budget of 20 products was spent" in str(cut)
     assert abs(cut.value - full.value) <= cut.stderr <= 0.5 * full.value
 
 
@@ -286,7 +294,7 @@ def test_a_spent_budget_says_so_and_its_error_is_honest():
     "measure",
     [
         Trace(method="probes", tolerance=0.05),
-        Frobenius(exact_up_to=1, tolerance=0.02),
+        Frobenius(method="probes", tolerance=0.02),
         LayerTrace(method="probes", tolerance=0.1),
     ],
 )
@@ -325,7 +333,7 @@ class Matrix:
         return self.whole @ v
 
 
-def test_the_tracker_follows_a_loop_and_warms_up():
+def test_the_tracker_follows_a_loop():
     model, (x, y) = network(), data(60)
     tracker = fl.Tracker(["lambda_max", "trace"], every=2, loss=CE, data=(x, y))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -342,14 +350,9 @@ def test_the_tracker_follows_a_loop_and_warms_up():
         "trace",
         "trace_stderr",
     ]
-    products = [readings["lambda_max"].card.products for _, readings in tracker.readings]
-    assert products[1] < products[0] and products[2] < products[0]
-    model.eval()
-    cold = fl.measure(model, CE, (x, y), "lambda_max:tolerance=1e-6")
+    now = fl.measure(model, CE, (x, y), "lambda_max")
     tracker(model, 6)
-    assert tracker.history["lambda_max"].iloc[-1] == pytest.approx(
-        cold["lambda_max:tolerance=1e-6"].value, rel=1e-3
-    )
+    assert tracker.history["lambda_max"].iloc[-1] == now["lambda_max"].value
 
 
 def test_the_tracker_follows_training():

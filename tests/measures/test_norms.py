@@ -14,11 +14,8 @@ import flatlab as fl
 from cases import CASES, Dense
 from flatlab.errors import UserError
 from flatlab.measures import Effort
-from flatlab.measures.input_gradient import InputGradient
-from flatlab.measures.margin import Margin
-from flatlab.measures.norms import Distance, FisherRao, ParameterNorm
-from flatlab.measures.path_norm import PathNorm
-from flatlab.measures.weighted_norm import WeightedNorm
+from flatlab.measures.function import InputGradient, Margin
+from flatlab.measures.norms import Distance, FisherRao, ParameterNorm, PathNorm, WeightedNorm
 from flatlab.problem import Problem
 
 MIXED = "batchnorm, train"
@@ -131,18 +128,25 @@ class Fixed(nn.Module):
 
 
 MARGINS = [
-    ([[1.0, 3.0, 2.0], [5.0, 0.0, 1.0]], torch.tensor([1, 2]), -4.0),
-    ([[1.0, 3.0], [5.0, 0.0]], torch.tensor([[0.0, 1.0], [1.0, 0.0]]), 2.0),
-    ([[2.0], [-3.0]], torch.tensor([[1.0], [-1.0]]), 2.0),
-    ([[2.0], [-3.0]], torch.tensor([[0.0], [1.0]]), -3.0),
+    ([[1.0, 3.0, 2.0], [5.0, 0.0, 1.0]], torch.tensor([1, 2]), -4.0, 0.5),
+    ([[1.0, 3.0], [5.0, 0.0]], torch.tensor([[0.0, 1.0], [1.0, 0.0]]), 2.0, 1.0),
+    ([[2.0], [-3.0]], torch.tensor([[1.0], [-1.0]]), 2.0, 1.0),
+    ([[2.0], [-3.0]], torch.tensor([[0.0], [1.0]]), -3.0, 0.0),
+    # A tie is an error, and so is f = 0.
+    ([[3.0, 3.0, 2.0], [5.0, 0.0, 1.0]], torch.tensor([0, 0]), 0.0, 0.5),
+    ([[0.0], [-3.0]], torch.tensor([[1.0], [-1.0]]), 0.0, 0.5),
+    ([[0.0], [0.0]], torch.tensor([[0.0], [1.0]]), 0.0, 0.0),
 ]
 
 
-@pytest.mark.parametrize(("outputs", "y", "expected"), MARGINS)
-def test_margins_by_hand(outputs, y, expected):
+@pytest.mark.parametrize(("outputs", "y", "expected", "accuracy"), MARGINS)
+def test_margins_by_hand(outputs, y, expected, accuracy):
     x = torch.zeros(2, 3, dtype=torch.float64)
     made = Problem(Fixed(outputs), lambda f, y: f.square().mean(), (x, y))
-    assert value(Margin(), made) == expected
+    found = Margin().read(made, Effort(0))
+    assert found.value == expected
+    assert found.exact or (expected == 0 and found.stderr < 1e-14)  # a tie may be rounding
+    assert Margin().read(made, Effort(0)).details["accuracy"] == accuracy
     assert Margin(quantile=1.0).read(made, Effort(0)).value >= expected
 
 

@@ -12,10 +12,8 @@ import torch
 import flatlab as fl
 from cases import CASES, Dense
 from flatlab.measures import CATALOGUE, Effort
-from flatlab.measures.diagonal import Diagonal
-from flatlab.measures.frobenius import Frobenius
 from flatlab.measures.spectrum import Spectrum
-from flatlab.measures.trace import LayerTrace, Trace
+from flatlab.measures.trace import Diagonal, Frobenius, LayerTrace, Trace
 from flatlab.problem import Problem
 from flatlab.problem.certificate import linear_in_each_parameter
 from thinning import thinned
@@ -121,8 +119,8 @@ def test_largest_eigenvalue_of_each_layer(name):
 @pytest.mark.parametrize("name, kind", thinned(ESTIMATED))
 def test_frobenius_norm(name, kind):
     truth = float(matrix(name, kind).norm())
-    for exact_up_to, seed in ((Frobenius().exact_up_to, 0), (1, 2)):
-        measure = Frobenius(matrix=kind, exact_up_to=exact_up_to, max_products=100)
+    for method, seed in (("auto", 0), ("probes", 2)):
+        measure = Frobenius(matrix=kind, method=method, max_products=100)
         assert close(measure.read(problem(name), Effort(seed)), truth, 0.05 * truth)
 
 

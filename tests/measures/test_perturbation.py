@@ -261,7 +261,7 @@ def test_averages_of_a_quadratic_are_covered(kind):
     for seed in range(200):
         found = AVERAGE[kind].read(case.problem, Effort(seed))
         assert found.complete
-        assert found.stderr <= 0.2 * abs(found.value)
+        assert found.stderr <= 0.4 * abs(found.value)  # asked for 0.2 of the pilot's mean
         covered += abs(found.value - truth) <= t.ppf(0.975, found.dof) * found.stderr
     assert 180 <= covered <= 198
 
@@ -283,13 +283,14 @@ def test_the_average_of_a_network_agrees_with_many_samples(name):
     assert abs(found.value - np.mean(values)) <= 5 * error
 
 
-def test_small_radii_in_float32_have_the_quadratic_form():
-    """At ρ = 1e-4 a difference of float32 losses is noise; the quadratic form is right to 1e-4."""
+def test_small_radii_of_a_float32_model_are_measured_in_float64():
+    """At ρ = 1e-4 a difference of float32 losses would be noise."""
     model, loss, data = CASES["tanh"].make()
-    exact = OneStepSharpness(rho=1e-4).read(Problem(model, loss, data), Effort(0))
-    single = OneStepSharpness(rho=1e-4).read(Problem(model, loss, data, dtype="float32"), Effort(0))
-    assert single.details["quadratic"] == pytest.approx(exact.value, rel=1e-4)
-    assert abs(single.value - exact.value) <= 10 * single.details["rounding"]
+    single = Problem(model, loss, data, dtype="float32")
+    raised = Problem(single.model, loss, single.batches, dtype="float64")
+    found, truth = (OneStepSharpness(rho=1e-4).read(p, Effort(0)) for p in (single, raised))
+    assert found.exact and found.value == pytest.approx(truth.value, rel=1e-9)
+    assert found.details["quadratic"] == pytest.approx(found.value, rel=1e-4)
 
 
 def test_logits_are_divided_by_their_standard_deviation():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ from flatlab.measures import CATALOGUE, About, Measured, measuring, named
 from flatlab.measures.catalogue import choose, name_of
 from flatlab.measures.eigenvalues import LambdaMax
 from flatlab.measures.explaining import facts
-from flatlab.measures.measuring import countdown, ending
+from flatlab.measures.measuring import seconds_left
 from flatlab.measures.trace import Trace
+from flatlab.outside import progress
+from flatlab.outside.progress import time_left
 
 CE = nn.CrossEntropyLoss()
 
@@ -123,8 +126,9 @@ def test_which_limit_stopped_it():
     cut = fl.measure(model, CE, data, own, budget=fl.Budget(products=5))
     assert cut[own].stopped == "the budget of 5 products was spent"
     assert "stopped early: the budget of 5 products was spent" in cut.rows()[0]["method"]
-    whole = fl.measure(model, CE, data, "spectrum", budget=fl.Budget(products=240))["spectrum"]
-    assert whole.card.products == 240 and whole.complete and not whole.stopped
+    own = "spectrum:method=lanczos"  # 8 × 40 products
+    whole = fl.measure(model, CE, data, own, budget=fl.Budget(products=320))[own]
+    assert whole.card.products == 320 and whole.complete and not whole.stopped
 
 
 def test_an_unknown_error_is_not_left_out():
@@ -185,9 +189,9 @@ def test_the_tracker_follows_a_model_that_changes_its_size():
 
 
 def test_the_time_left():
-    assert ending(0.0, 10.0, 5, 20, guess=99.0) == 40.0  # at its own pace
-    assert ending(0.0, 0.1, 0, 20, guess=1.0) == pytest.approx(20.1)  # before the first product
-    assert countdown(3700.0, 0.0) == "about 1:01:40 left"
+    assert seconds_left(10.0, 5, 20, guess=99.0) == 30.0  # at its own pace
+    assert seconds_left(0.1, 0, 20, guess=1.0) == 20.0  # before the first product
+    assert time_left(3700.0, 0.0) == "1:01:40 left"
 
 
 def test_the_bar_shows_a_time_left_from_the_start_to_the_end(capsys, clock, monkeypatch):
@@ -195,8 +199,7 @@ def test_the_bar_shows_a_time_left_from_the_start_to_the_end(capsys, clock, monk
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
-    ends, watch = [], clock(measuring)
-    monkeypatch.setattr(measuring, "ending", lambda *args: ends.append(ending(*args)) or ends[-1])
+    watch, told = clock(measuring, progress), []
 
     @dataclasses.dataclass(frozen=True)
     class Growing(Mine):
@@ -210,5 +213,11 @@ def test_the_bar_shows_a_time_left_from_the_start_to_the_end(capsys, clock, monk
 
     model, data = case()
     fl.measure(model, CE, data, Growing(), progress=True)
-    assert "4 products about 0:00:03 left" in capsys.readouterr().err
-    assert len(ends) == 9 and None not in ends
+    shown = re.sub(r"\x1b\[[\d;?]*\w", "", capsys.readouterr().err)  # without colours
+    assert "4 products 00:03 left" in shown
+    fl.measure(model, CE, data, Growing(), report=told.append)
+    assert capsys.readouterr().err == ""  # the caller draws
+    assert len(told) == 9 and None not in [info["left"] for info in told]
+    assert [info["products"] for info in told][-1] == 4 and told[0]["of"] == 1
+    with pytest.raises(UserError, match="report must be a function"):
+        fl.measure(model, CE, data, Growing(), report=5)

@@ -181,8 +181,7 @@ def test_rows_are_counted_over_all_batches():
     batches = [(x[:3], x[:3]), (x[3:4], x[3:4]), (x[4:], x[4:])]
     found = chosen(batches, torch.tensor([9, 0, 4, 2]).numpy())
     assert [part.tolist() for part, _ in found] == [[0, 2], [4, 9]]
-    assert [part.tolist() for part, _ in joined(found, None)] == [[0, 2, 4, 9]]
-    assert [len(part) for part, _ in joined(found, 3)] == [2, 2]
+    assert [part.tolist() for part, _ in joined(found)] == [[0, 2, 4, 9]]
     assert sum(len(part) for part, _ in drawn(batches, 99, 0, "test")) == 10
 
 
@@ -206,7 +205,7 @@ def sentences():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["trace", "lambda_max", "lambda_max:thin=true", "alignment"])
+@pytest.mark.parametrize("name", ["trace", "lambda_max", "lambda_max:method=lanczos", "alignment"])
 def test_sentences_of_different_length_are_measured(name):
     """Cut one by one, they are the same problem."""
     words = seeded(Words).double()
@@ -214,24 +213,3 @@ def test_sentences_of_different_length_are_measured(name):
     singles = [(x[i : i + 10], y[i : i + 10]) for x, y in sentences() for i in range(0, 50, 10)]
     other = fl.measure(words, CE, singles, name)[name]
     assert found.value == pytest.approx(other.value, rel=1e-3)
-
-
-def test_thinned_data_is_a_random_part_of_it():
-    x = torch.arange(600.0)[:, None]
-    problem = Problem(nn.Linear(1, 1), nn.MSELoss(), (x, x))
-    thin = problem.thinned(9)
-    rows = torch.cat([part for part, _ in thin.batches]).flatten()
-    assert thin.n == len(rows) == 66 and rows.unique().numel() == 66
-    assert bool((rows.diff() > 0).all()) and rows.diff().unique().numel() > 1  # no stride
-    same, other = problem.thinned(9), problem.thinned(9, seed=1)
-    assert torch.equal(same.batches[0][0], thin.batches[0][0])
-    assert not torch.equal(other.batches[0][0], thin.batches[0][0])
-    assert [len(part) for part in thin.outputs] == [66] and len(problem.outputs) == 5
-    assert problem.thinned(10_000).n == 1
-
-
-def test_sentences_are_thinned_without_joining_them():
-    problem = Problem(seeded(Words), CE, sentences())
-    thin = problem.thinned(3)
-    assert thin.n == 200
-    assert [x.shape[1] for x, _ in thin.batches] == [5, 6, 7] * 4

@@ -119,7 +119,7 @@ def test_a_loss_that_looks_at_its_labels_is_bent_one_by_one():
 def test_a_norm_without_statistics_mixes_examples():
     model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4, track_running_stats=False))
     with pytest.raises(UserError, match="track_running_stats=False mixes"):
-        fl.measure(model, CE, (inputs("branch"), torch.arange(20) % 3), "ggn_trace")
+        fl.measure(model, CE, (inputs("branch"), torch.arange(20) % 3), "input_gradient")
 
 
 def test_the_way_out_for_an_operation_without_forward_mode_is_named():

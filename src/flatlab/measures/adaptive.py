@@ -11,7 +11,7 @@ between sharpness and generalization, ICML 2023.
 from __future__ import annotations
 
 import copy
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,12 +19,12 @@ from torch import Tensor
 from ..errors import UserError
 from ..problem import Problem
 from ..specs import spec
-from .ascent import Norm, Region, worst_rise
+from .ascent import Norm, Radius, Region, worst_rise
 from .average_sharpness import Sigma, average_rise
 from .contract import About, Measured
 from .effort import Effort
 from .eigenvalues import Limit, Tolerance
-from .sam_sharpness import Count, Radius
+from .sam_sharpness import SamSharpness
 
 
 def with_normalised_logits(problem: Problem) -> Problem:
@@ -41,10 +41,9 @@ def with_normalised_logits(problem: Problem) -> Problem:
         )
     loss = problem.loss
 
-    def normalised(outputs: Tensor, y: Tensor) -> Tensor:
+    def normalised(outputs: Tensor, y: Tensor) -> Any:
         spread = (outputs - outputs.mean(1, keepdim=True)).square().mean(1, keepdim=True).sqrt()
-        value: Tensor = loss(outputs / spread.clamp(min=1e-10), y)
-        return value
+        return loss(outputs / spread.clamp(min=1e-10), y)
 
     made = copy.copy(problem)
     made.loss = normalised
@@ -63,19 +62,17 @@ _FOUND = (
 
 
 @spec
-class AdaptiveSharpness:
-    """max_{‖δ/|θ|‖₂ ≤ ρ} L(θ + δ) − L(θ), by projected ascent with restarts."""
+class AdaptiveSharpness(SamSharpness):
+    """max_{‖δ/|θ|‖₂ ≤ ρ} L(θ + δ) − L(θ), by projected ascent from several starts."""
 
     rho: Radius = 0.5
-    steps: Count = 20
-    restarts: Count = 3
     normalise_logits: bool = False
     norm: ClassVar[Norm] = "l2"
     about: ClassVar[About] = About(
         "S_ρ (adaptive)",
         "the largest rise of the loss in an ellipsoid with axes ρ|θ_i|",
         "max_{‖δ/|θ|‖₂ ≤ ρ} L(θ + δ) − L(θ)",
-        "restarts × steps gradients and two products with the Hessian",
+        "as sam_sharpness_steps",
         _FOUND,
         exact="no: a lower bound of the maximum",
         relu="invariant",
@@ -91,7 +88,7 @@ class AdaptiveSharpness:
 
 @spec
 class AdaptiveLinfSharpness(AdaptiveSharpness):
-    """max_{|δ_i| ≤ ρ|θ_i|} L(θ + δ) − L(θ), by projected ascent with restarts."""
+    """max_{|δ_i| ≤ ρ|θ_i|} L(θ + δ) − L(θ), by projected ascent from several starts."""
 
     rho: Radius = 0.002
     norm: ClassVar[Norm] = "linf"
@@ -99,7 +96,7 @@ class AdaptiveLinfSharpness(AdaptiveSharpness):
         "S_ρ (adaptive, ℓ∞)",
         "the largest rise of the loss in a box with sides ρ|θ_i|",
         "max_{|δ_i| ≤ ρ|θ_i|} L(θ + δ) − L(θ)",
-        "restarts × steps gradients and two products with the Hessian",
+        "as sam_sharpness_steps",
         _FOUND,
         exact="no: a lower bound of the maximum",
         relu="invariant",

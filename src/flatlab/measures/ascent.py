@@ -1,39 +1,68 @@
 """The largest loss near θ by projected ascent: max L(θ + δ) over an ellipsoid or a box.
 
-With δ = scale ⊙ u the region is a ball ‖u‖₂ ≤ ρ or a box ‖u‖_∞ ≤ ρ, and ascent runs in u. A step is
+With δ = B u the region is a ball ‖u‖₂ ≤ ρ or a box ‖u‖_∞ ≤ ρ, and ascent runs in u. A step is
 u ← Π(u + t ∇_u L). The first attempt is t = ∞, the point of the region farthest along the gradient.
 If L is convex this never lowers the loss, since L(v) ≥ L(u) + ⟨∇L(u), v − u⟩ ≥ L(u). If it does
 lower the loss, a finite t is halved until it does not.
+
+An ascent ends in a local maximum, so there are several: from θ along the gradient, from the ends of
+the region along the leading eigenvectors of Bᵀ ∇²L B, and from random points. What they find is a
+lower bound of the maximum.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from ..errors import UserError
-from ..problem import Problem
+from ..problem import Matrix, Problem
 from .contract import Measured
 from .effort import Effort
+from .exact import SMALL
+from .lanczos import Lanczos, require_basis
 
 # An ascent ends if a step adds less than this share of the rise so far.
-SETTLED = 1e-9
+SETTLED = 1e-7
+# Number of leading eigenvectors to start along, each in both directions.
+LEADING = 3
+# Products of the Lanczos method that looks for them.
+GLANCE = 20
+# Starts by default: where gradients are cheap, and elsewhere.
+MANY, FEW = 32, 8
 
 Norm = Literal["l2", "linf"]
+Radius = Annotated[float, Field(gt=0)]
+Times = Annotated[int, Field(gt=0, le=10_000)]
 
 
 @dataclass(frozen=True)
 class Region:
-    """All δ = scale ⊙ u with ‖u‖ ≤ radius."""
+    """All δ = B u with ‖u‖ ≤ ρ; B is the diagonal `scale` (size,) or a matrix (size, dimension)."""
 
     scale: Tensor
     radius: float
     norm: Norm
+
+    @property
+    def dimension(self) -> int:
+        """Length of u."""
+        return self.scale.shape[-1]
+
+    def step(self, u: Tensor) -> Tensor:
+        """Return δ = B u."""
+        return self.scale * u if self.scale.ndim == 1 else self.scale @ u
+
+    def pulled(self, gradient: Tensor) -> Tensor:
+        """Return ∇_u L = Bᵀ ∇L."""
+        return self.scale * gradient if self.scale.ndim == 1 else self.scale.T @ gradient
 
     def project(self, u: Tensor) -> Tensor:
         """Return the nearest point of the ball or box."""
@@ -51,10 +80,9 @@ class Region:
 
     def random(self, effort: Effort, index: int) -> Tensor:
         """Return a point of the sphere, or a corner of the box."""
-        size = len(self.scale)
         if self.norm == "linf":
-            return self.radius * effort.signs("ascent", index, size)
-        return self.farthest(effort.normal("ascent", index, size))
+            return self.radius * effort.signs("ascent", index, self.dimension)
+        return self.farthest(effort.normal("ascent", index, self.dimension))
 
 
 @dataclass
@@ -71,14 +99,14 @@ class Hill:
 
     def __init__(self, problem: Problem, region: Region, effort: Effort):
         self.problem, self.region, self.effort = problem, region, effort
-        self.foot = self.at(torch.zeros_like(region.scale))
+        self.foot = self.at(torch.zeros(region.dimension, dtype=torch.float64))
 
     def at(self, u: Tensor) -> Place:
         """Return the loss and its gradient in u; a loss that is NaN counts as the smallest."""
-        with self.problem.moved(self.region.scale * u):
+        with self.problem.moved(self.region.step(u)):
             value, gradient = self.problem.value_and_gradient()
         self.effort.spend()
-        slope = gradient.to("cpu", torch.float64) * self.region.scale
+        slope = self.region.pulled(gradient.to("cpu", torch.float64))
         if not bool(torch.isfinite(slope).all()):
             slope = torch.zeros_like(slope)
         return Place(u, -math.inf if math.isnan(value) else value, slope)
@@ -103,24 +131,58 @@ class Hill:
         return here, True
 
     def _step(self, here: Place, t: float) -> Tensor:
-        far = self.region.farthest(here.slope)
-        return far if math.isinf(t) else self.region.project(here.u + t * far)
+        if math.isinf(t):
+            return self.region.farthest(here.slope)
+        size = here.slope.abs().max() if self.region.norm == "linf" else here.slope.norm()
+        return self.region.project(here.u + (t * self.region.radius / size) * here.slope)
+
+    def starts(self, count: int) -> Iterator[Place]:
+        """Yield points to climb from: θ, both ends along each leading eigenvector, random ones."""
+        yield self.foot
+        made = 1
+        for v in self._leading() if count > 1 else ():
+            for end in (self.region.farthest(v), self.region.farthest(-v)):
+                if made < count:
+                    made += 1
+                    yield self.at(end)
+        for index in range(made, count):
+            yield self.at(self.region.random(self.effort, index))
+
+    def _leading(self) -> list[Tensor]:
+        """Return the leading eigenvectors of Bᵀ ∇²L B, roughly."""
+        region, size = self.region, self.region.dimension
+        try:
+            hessian = self.problem.matrix("hessian")
+            matrix = Matrix(size, lambda u: region.pulled(hessian @ region.step(u)))
+            require_basis(size, GLANCE, self.effort, "search")
+            space = Lanczos(matrix, self.effort.normal("ascent:leading", 0, size))
+            while not space.exhausted and len(space.alpha) < GLANCE and self.effort.left():
+                space.grow()
+                self.effort.spend()
+        except UserError:  # no second derivative, or no memory for the vectors
+            return []
+        if not space.alpha:
+            return []
+        values, vectors = space.ritz()
+        order = np.argsort(values)[::-1][:LEADING]
+        return [space.vector(vectors[:, i]) for i in order]
 
 
 def worst(
-    problem: Problem, region: Region, effort: Effort, steps: int, restarts: int
+    problem: Problem, region: Region, effort: Effort, steps: int, restarts: int | None
 ) -> tuple[Hill, Place, list[float], bool]:
-    """Climb from θ and from random points; return the best, every restart's rise, completeness."""
-    effort.expect(1 + restarts * (steps + 1))
-    hill = Hill(problem, region, effort)
+    """Climb from every start; return the best point, every start's rise, and completeness."""
+    small = region.dimension <= SMALL
+    count = restarts or (MANY if small else FEW)
+    effort.expect(1 + GLANCE + count * (steps // 2 + 1))
+    hill = Hill(problem.precise if small else problem, region, effort)
     best, rises, complete = hill.foot, [], True
-    for restart in range(restarts):
-        if restart and not effort.left():
+    for number, start in enumerate(hill.starts(count)):
+        if number and not effort.left():
             complete = False
             break
-        start = hill.at(region.random(effort, restart)) if restart else hill.foot
         top, finished = hill.climb(start, steps)
-        if not restart and top is hill.foot and steps and not finished:
+        if not number and top is hill.foot and not finished:
             top = hill.at(region.farthest(hill.foot.slope))  # the minimum that gives an answer
         rises.append(top.value - hill.foot.value)
         complete &= finished
@@ -128,8 +190,16 @@ def worst(
     return hill, best, rises, complete
 
 
+def risen(problem: Problem, step: Tensor) -> float:
+    """Return L(θ + δ) − L(θ) in float64."""
+    exact = problem.precise
+    base = exact.value()
+    with exact.moved(step):
+        return exact.value() - base
+
+
 def worst_rise(
-    problem: Problem, region: Region, effort: Effort, steps: int, restarts: int
+    problem: Problem, region: Region, effort: Effort, steps: int, restarts: int | None
 ) -> Measured:
     """Return the best rise found; δ = 0 is allowed, so it is never below zero.
 
@@ -137,17 +207,17 @@ def worst_rise(
     in a ball ρ‖g‖ + ½ρ² gᵀ∇²L g/‖g‖²) and at the best point (`quadratic_at_best`).
     """
     hill, best, rises, complete = worst(problem, region, effort, steps, restarts)
-    far, step = region.farthest(hill.foot.slope), region.scale * best.u
+    far, step = region.farthest(hill.foot.slope), region.step(best.u)
     details = {
         "restarts": np.array(rises),
         "step": step,
         "loss": hill.foot.value,
-        "quadratic": quadratic(problem, hill.foot.slope @ far, region.scale * far, effort),
+        "quadratic": quadratic(problem, hill.foot.slope @ far, region.step(far), effort),
         "quadratic_at_best": quadratic(problem, hill.foot.slope @ best.u, step, effort),
-        "rounding": rounding(problem, hill.foot.value),
     }
-    method = f"projected ascent, {steps} steps, {len(rises)} starts; a lower bound"
-    return Measured(best.value - hill.foot.value, 0.0, False, method, None, complete, (), details)
+    rise = max(0.0, risen(problem, step))
+    method = f"projected ascent, {len(rises)} starts; a lower bound"
+    return Measured(rise, math.inf, False, method, None, complete, (), details, lower=True)
 
 
 def quadratic(problem: Problem, first: Tensor, step: Tensor, effort: Effort) -> float:
@@ -160,8 +230,3 @@ def quadratic(problem: Problem, first: Tensor, step: Tensor, effort: Effort) -> 
         return math.nan
     effort.spend()
     return float(first) + float(step @ product) / 2
-
-
-def rounding(problem: Problem, loss: float) -> float:
-    """Return the size of rounding in a difference of two losses."""
-    return float(torch.finfo(problem.dtype).eps) * abs(loss)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -11,11 +10,12 @@ from torch import Tensor
 
 from ..problem import Problem
 from ..specs import spec
-from .ascent import rounding
-from .contract import About, Measured
+from .contract import About, Measured, Vector
 from .effort import Effort
 from .eigenvalues import Limit, Tolerance
-from .probes import MINIMUM, Sample, sample
+from .lanczos import ROUNDING
+from .probes import PILOT, Sample, sample
+from .rounding import lost
 
 Sigma = Annotated[float, Field(gt=0)]
 
@@ -24,54 +24,43 @@ def gaussian_mean(
     problem: Problem,
     effort: Effort,
     scale: Tensor | float,
-    value: Callable[[], float],
-    allowed: Callable[[float], float],
+    tolerance: float,
     limit: int,
+    base: float = 0.0,
+    plus: float = 0.0,
 ) -> Sample:
-    """Estimate E value(θ + scale ⊙ ξ), ξ standard normal, until stderr <= allowed(mean).
+    """Estimate E L(θ + scale ⊙ ξ) − base, ξ standard normal.
 
-    Values are taken in pairs θ ± scale ⊙ ξ, so odd orders cancel.
+    Values are taken in pairs θ ± scale ⊙ ξ, so odd orders cancel. The standard error should be at
+    most `tolerance` of the estimate, to which `plus` is to be added, or the rounding of `base`.
     """
 
-    def probe(index: int) -> np.ndarray:
+    def probe(index: int) -> Vector:
         step, total = scale * effort.normal("gaussian", index, problem.size), 0.0
         for sign in (1.0, -1.0):
             with problem.moved(sign * step):
-                total += value()
+                total += problem.value() - base
         effort.spend()  # the pair's second pass; the first is counted with the probe
         return np.array([total / 2])
 
-    effort.expect(2 * MINIMUM + 1)
-    return sample(
-        probe, effort, lambda m, e: float(e[0]) <= allowed(float(m[0])), max(limit // 2, 2)
-    )
+    def wish(mean: Vector, error: Vector) -> tuple[float, float]:
+        return error[0], max(tolerance * abs(float(mean[0]) + plus), ROUNDING * abs(base))
+
+    effort.expect(2 * PILOT + 1)
+    return sample(probe, effort, wish, max(limit // 2, 2), signs=False)
 
 
 def average_rise(
     problem: Problem, effort: Effort, scale: Tensor | float, tolerance: float, limit: int
 ) -> Measured:
-    """Estimate E L(θ + scale ⊙ ξ) − L(θ)."""
+    """Estimate E L(θ + scale ⊙ ξ) − L(θ), in float64: the difference cancels."""
+    problem = problem.precise
     base = problem.value()
     effort.spend()
-    floor = rounding(problem, base)
-    drawn = gaussian_mean(
-        problem,
-        effort,
-        scale,
-        lambda: problem.value() - base,
-        lambda mean: max(tolerance * abs(mean), floor),
-        limit,
-    )
-    return Measured(
-        float(drawn.mean[0]),
-        float(drawn.stderr[0]),
-        False,
-        f"{len(drawn.rows)} antithetic pairs",
-        drawn.dof,
-        drawn.complete,
-        (),
-        {"loss": base, "rounding": floor},
-    )
+    drawn = gaussian_mean(problem, effort, scale, tolerance, limit, base)
+    mean, error = float(drawn.mean[0]), float(drawn.stderr[0]) + lost(problem, Problem.value)
+    method = drawn.said(f"{len(drawn.rows)} antithetic pairs")
+    return drawn.measured(mean, error, method, details={"loss": base})
 
 
 @spec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Annotated, ClassVar
 
@@ -11,13 +12,13 @@ from pydantic import Field
 from ..errors import UserError
 from ..problem import Problem
 from ..specs import spec
-from .ascent import Region, worst_rise
+from .ascent import Radius, Region, Times, worst_rise
 from .average_sharpness import Sigma, gaussian_mean
 from .contract import About, Measured
 from .effort import Effort
 from .eigenvalues import Limit, Tolerance
 from .norms import flat
-from .sam_sharpness import Count, Radius
+from .rounding import lost
 
 Probability = Annotated[float, Field(gt=0, lt=1)]
 
@@ -74,8 +75,8 @@ class FlatnessBound:
 
     rho: Radius = 0.05
     delta: Probability = 0.05
-    steps: Count = 20
-    restarts: Count = 3
+    steps: Times = 50
+    restarts: Times | None = None
     about: ClassVar[About] = About(
         "flatness bound",
         "a PAC-Bayes bound on the generalisation gap from sharpness and norm",
@@ -95,16 +96,7 @@ class FlatnessBound:
         squared = float(flat(problem).square().sum())
         complexity = flatness_complexity(problem.size, n, squared, self.rho, self.delta)
         details = {"sharpness": rise.value, "complexity": complexity, "loss": rise.details["loss"]}
-        return Measured(
-            float(rise.value) + complexity,
-            0.0,
-            False,
-            rise.method,
-            None,
-            rise.complete,
-            (),
-            details,
-        )
+        return dataclasses.replace(rise, value=float(rise.value) + complexity, details=details)
 
 
 @spec
@@ -137,26 +129,13 @@ class McAllester:
     def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
         n = _examples(problem, "mcallester")
-        start = 0.0 if problem.reference is None else problem.reference.to("cpu", torch.float64)
+        start = 0.0 if problem.reference is None else problem.reference
         distance = float((flat(problem) - start).square().sum())
         kl = gaussian_kl(problem.size, self.sigma, self.prior_sigma, distance)
         complexity = math.sqrt((kl + math.log(2 * math.sqrt(n) / self.delta)) / (2 * n))
-        drawn = gaussian_mean(
-            problem,
-            effort,
-            self.sigma,
-            problem.value,
-            lambda risk: self.tolerance * abs(risk + complexity),
-            self.max_products,
-        )
-        risk = float(drawn.mean[0])
-        return Measured(
-            risk + complexity,
-            float(drawn.stderr[0]),
-            False,
-            f"{len(drawn.rows)} antithetic pairs",
-            drawn.dof,
-            drawn.complete,
-            (),
-            {"risk": risk, "kl": kl, "complexity": complexity},
-        )
+        limit, tolerance = self.max_products, self.tolerance
+        drawn = gaussian_mean(problem, effort, self.sigma, tolerance, limit, plus=complexity)
+        risk, error = float(drawn.mean[0]), float(drawn.stderr[0]) + lost(problem, Problem.value)
+        details = {"risk": risk, "kl": kl, "complexity": complexity}
+        method = drawn.said(f"{len(drawn.rows)} antithetic pairs")
+        return drawn.measured(risk + complexity, error, method, details=details)

@@ -9,23 +9,17 @@ from typing import Any
 from ..errors import UserError, unknown
 from ..specs import parse_spec, spec_text
 from .adaptive import AdaptiveAverageSharpness, AdaptiveLinfSharpness, AdaptiveSharpness
-from .alignment import Alignment
 from .average_sharpness import AverageSharpness
 from .bounds import FlatnessBound, McAllester
 from .contract import Measure, settings_of
-from .diagonal import Diagonal
 from .eigenvalues import LambdaMax, LambdaMin, LayerLambdaMax, TopK
-from .frobenius import Frobenius
-from .input_gradient import InputGradient
+from .function import InputGradient, Margin
 from .keskar import Keskar
-from .margin import Margin
-from .nonuniformity import NonUniformity
-from .norms import Distance, FisherRao, ParameterNorm
-from .path_norm import PathNorm
+from .noise import Alignment, NonUniformity
+from .norms import Distance, FisherRao, ParameterNorm, PathNorm, WeightedNorm
 from .sam_sharpness import OneStepSharpness, SamSharpness
 from .spectrum import Spectrum
-from .trace import LayerTrace, Trace
-from .weighted_norm import WeightedNorm
+from .trace import Diagonal, Frobenius, LayerTrace, Trace
 
 _CURVATURE: dict[str, type[Any]] = {
     "trace": Trace,
@@ -164,10 +158,10 @@ def name_of(measure: Measure) -> str:
     >>> name_of(LambdaMax(tolerance=1e-4)), name_of(LambdaMax(matrix="ggn"))
     ('lambda_max:tolerance=0.0001', 'ggn_lambda_max')
     """
-    kin = [(name, settings_of(known)) for name, known in CATALOGUE.items() if _akin(known, measure)]
-    plain: Any = measure
-    if not kin and dataclasses.is_dataclass(plain):
-        kin = [(type(plain).__name__, {f.name: f.default for f in dataclasses.fields(plain)})]
+    kind: Any = type(measure)
+    kin = [(name, settings_of(known)) for name, known in CATALOGUE.items() if type(known) is kind]
+    if not kin and dataclasses.is_dataclass(kind):
+        kin = [(type(measure).__name__, {f.name: f.default for f in dataclasses.fields(kind)})]
     elif not kin:
         return type(measure).__name__
     own = settings_of(measure)
@@ -176,7 +170,3 @@ def name_of(measure: Measure) -> str:
         key=lambda pair: len(pair[1]),
     )
     return spec_text(name, options)
-
-
-def _akin(known: Measure, measure: Measure) -> bool:
-    return type(known) is type(measure)

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..problem import Problem
+from ..problem.examples import Vector as Vector
 from ..problem.problem import KINDS
 from .effort import Effort
 
-Vector = NDArray[np.float64]
 Value = float | Vector
 
 # Details with more numbers than this stay in Python: they are not written to JSON.
@@ -27,16 +26,9 @@ PRINTED = 10_000
 class About:
     """What one should know about a measure before believing it.
 
-    Attributes:
-        symbol: How it prints.
-        title: What it is, in one line.
-        formula: What is computed.
-        cost: What it costs.
-        caveat: What it is not.
-        exact: Whether the number is exact, and what its error is if not.
-        relu: What the ReLU rescaling (W₁, W₂) → (α W₁, W₂/α) does to it: "invariant" or "moves".
-        batchnorm: What rescaling the weights before a BatchNorm does to it.
-        permutation: What renaming hidden neurons does to it.
+    `exact` says whether the number is exact, and what its error is if not. The last three say what
+    a symmetry of networks does to it, "invariant" or "moves": the ReLU rescaling (W₁, W₂) →
+    (α W₁, W₂/α), rescaling the weights before a BatchNorm, and renaming hidden neurons.
     """
 
     symbol: str
@@ -54,15 +46,10 @@ class About:
 class Measured:
     """A measured value before `measure` adds its name and its card: what `Measure.read` returns.
 
-    Attributes:
-        value: A number, or one number for each label or grid point.
-        stderr: Standard error, or a bound on the error where `dof` is None; 0 when exact.
-        exact: Exact up to rounding.
-        method: How it was found, in a few words.
-        dof: Degrees of freedom of a standard error; None if `stderr` is a bound.
-        complete: False if a limit was met before the tolerance was.
-        labels: Names of the entries of an array.
-        details: Whatever else is worth keeping.
+    The value is a number, or one for each label or grid point. It is `exact` up to rounding, or has
+    a standard error of `dof` degrees of freedom, or, where `dof` is None, a bound on the error. It
+    is `lower` if it is only a lower bound, the best that a search found, and not `complete` if a
+    limit was met before the tolerance was.
     """
 
     value: Value
@@ -73,6 +60,7 @@ class Measured:
     complete: bool = True
     labels: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    lower: bool = False
 
 
 class Measure(Protocol):
@@ -109,18 +97,9 @@ def formula_of(measure: Measure) -> str:
 class Card:
     """The definition that goes with a number.
 
-    Attributes:
-        loss: Name of the loss; always its mean over examples.
-        parameters: Which parameters, in words.
-        size: How many numbers they hold.
-        examples: How many examples.
-        batches: Number of batches (matters in mode "train").
-        mode: "eval", "train" or "recomputed".
-        dtype: Precision of the products.
-        model_dtype: Precision of the model's parameters.
-        products: Number of products with a matrix, gradients or passes spent.
-        seconds: Wall-clock time.
-        settings: The measure's own settings.
+    The loss is the mean over all examples, of the `parameters` described in words, `size` numbers.
+    The number of batches matters in mode "train". `dtype` is the precision of the products, which
+    are products with a matrix, gradients or passes.
     """
 
     loss: str
@@ -155,17 +134,26 @@ class Reading:
     stopped: str = ""
     labels: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    lower: bool = False
 
     def interval(self, level: float = 0.95) -> tuple[Value, Value]:
-        """Return a confidence interval (Student), or value ± bound if the error is a bound."""
+        """Return a confidence interval (Student), or value ± bound if the error is a bound.
+
+        A lower bound has no upper end: (value, ∞), or from below the value if that is a mean.
+        """
         from scipy.stats import t
 
         wide = 1.0 if self.dof is None else float(t.ppf(0.5 + level / 2, self.dof))
+        if self.lower:
+            return self.value - (wide * self.stderr if self.dof else 0.0), self.value + math.inf
         return self.value - wide * self.stderr, self.value + wide * self.stderr
+
+    def __repr__(self) -> str:
+        return f"Reading({self.name}: {self})"
 
     def __str__(self) -> str:
         where = f"{self.card.examples:,} examples, {self.card.mode} mode"
-        return f"{self.symbol} = {self.text()} ({self.how()}, {where})"
+        return f"{self.said()} ({self.how()}, {where})"
 
     def how(self) -> str:
         """Return the method, and what ended it if it did not reach its tolerance."""
@@ -173,15 +161,17 @@ class Reading:
             return self.method
         return f"{self.method}, stopped early" + (f": {self.stopped}" if self.stopped else "")
 
+    def said(self) -> str:
+        """Return symbol and value, such as "Tr = 2.0 ± 0.1" or "S_ρ ≥ 0.3"."""
+        return f"{self.symbol} {'≥' if self.lower else '='} {self.text()}"
+
     def text(self) -> str:
         """Return the value with its error, rounded to the digits that the error allows."""
         if isinstance(self.value, float):
-            return _with_error(self.value, float(self.stderr), self.exact)
+            return _with_error(self.value, float(self.stderr), self.exact or self.lower)
         if self.labels and len(self.labels) <= 4:
-            return ", ".join(
-                f"{label}: {value:.4g}"
-                for label, value in zip(self.labels, self.value, strict=True)
-            )
+            pairs = zip(self.labels, self.value, strict=True)
+            return ", ".join(f"{label}: {value:.4g}" for label, value in pairs)
         low, high = float(np.min(self.value)), float(np.max(self.value))
         return f"{self.value.size:,} values from {low:.4g} to {high:.4g}"
 
@@ -195,6 +185,7 @@ class Reading:
             "low": _plain(low),
             "high": _plain(high),
             "exact": self.exact,
+            "lower_bound": self.lower,
             "method": self.method,
             "complete": self.complete,
             "stopped": self.stopped or None,

@@ -6,19 +6,17 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import UserError
+from ..errors import UserError, whole
 from ..randomness import generator
 
 # (spent, expected) products of the running measure, and the share of the data that one covers
-Tick = Callable[[int, int | None, float], None]
+OnProducts = Callable[[int, int | None, float], None]
 
 
 @dataclass(frozen=True)
@@ -31,9 +29,9 @@ class Budget:
     def __post_init__(self) -> None:
         for name, kind, what in (
             ("seconds", Real, "a number"),
-            ("products", Integral, "a whole number"),
+            ("products", int, "a whole number"),
         ):
-            value: Any = getattr(self, name)
+            value: Any = whole(getattr(self, name))  # numbers of numpy and torch as Python's
             if value is None:
                 continue
             is_number = isinstance(value, kind) and not isinstance(value, bool)
@@ -44,7 +42,7 @@ class Budget:
                 )
             if not value > 0:
                 raise UserError(f"budget {name} must be > 0, got {value!r}")
-            object.__setattr__(self, name, float(value) if kind is Real else int(value))
+            object.__setattr__(self, name, float(value) if kind is Real else value)
 
     @classmethod
     def of(cls, given: Budget | float | None) -> Budget:
@@ -57,13 +55,10 @@ class Effort:
 
     A measure asks `left()` before each product, except for the first few without which there is no
     answer. When nothing is left it returns its best estimate with the error of that estimate.
-
-    Attributes:
-        spent: Products so far.
-        refused: Which limit was met when `left()` last said no; empty if it never did.
+    `refused` is the limit that was met when `left()` last said no, or empty.
     """
 
-    def __init__(self, seed: int, budget: Budget | None = None, tick: Tick | None = None):
+    def __init__(self, seed: int, budget: Budget | None = None, tick: OnProducts | None = None):
         self.seed, self.budget = seed, budget or Budget()
         self.spent, self.refused = 0, ""
         self._tick, self._start = tick or (lambda *_: None), time.monotonic()
@@ -74,11 +69,6 @@ class Effort:
     def seconds(self) -> float:
         """Seconds since the measure began."""
         return time.monotonic() - self._start
-
-    @property
-    def limited(self) -> bool:
-        """Whether there is a budget at all."""
-        return self.budget != Budget()
 
     @property
     def expected(self) -> int | None:
@@ -123,15 +113,10 @@ class Effort:
 
     def normal(self, purpose: str, index: int, *shape: int) -> Tensor:
         """Return standard normal numbers in float64, the same for the same seed and use."""
-        return torch.from_numpy(
-            generator(self.seed, f"measure:{purpose}", index).normal(size=shape)
-        )
+        draw = generator(self.seed, f"measure:{purpose}", index).normal(size=shape)
+        return torch.from_numpy(draw)
 
     def signs(self, purpose: str, index: int, size: int) -> Tensor:
         """Return independent ±1 in float64."""
         draw = generator(self.seed, f"measure:{purpose}", index).integers(0, 2, size)
         return torch.from_numpy(2.0 * draw - 1.0)
-
-    def order(self, purpose: str, size: int) -> NDArray[np.int64]:
-        """Return a random permutation of 0..size−1."""
-        return generator(self.seed, f"measure:{purpose}").permutation(size)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -13,268 +12,179 @@ from torch import Tensor
 from ..problem import Matrix, Problem
 from ..specs import spec
 from .contract import About, Measured
-from .davidson import RIVAL, Davidson, Known, known_of
 from .effort import Effort
-from .ends import COARSE, converge, extreme, refine
-from .krylov import krylov
+from .exact import whole
+from .lanczos import HOW, largest
+from .rounding import rounding, scaled, settled
 
 Kind = Literal["hessian", "ggn", "fisher", "gram"]
+Method = Literal["auto", "dense", "lanczos"]
 Tolerance = Annotated[float, Field(gt=0, lt=1)]
 Limit = Annotated[int, Field(gt=0)]
 
-
-# Subsamples (one in 9, one in 3) whose eigenvectors start λ_max, if they keep `LEAST` examples.
-THINNED = (9, 3)
-LEAST = 50
-# Parameters × examples above which subsampling pays.
-DEAR = 2e7
-# Most products on the finer subsample.
-PASSING = 4
-# Most products on the subsample in a warm start.
-GLANCE = 8
-# Weight of a random vector in the start, so that the residual can see an eigenvector that the
-# subsample lacks. The first correction removes it again.
-SPRINKLE = 0.05
-# Weight of a rival eigenvector in the start: on other data it may be the top one.
-BLEND = 0.3
-# Weight of the subsampled eigenvector in a warm start. It is small because it has to be removed
-# again if the old eigenvector is still the top one.
-GLIMPSE = 0.1
-
-
-@dataclass
-class Memory:
-    """What a tracker keeps of λ_max from one time to the next: the leading eigenvectors.
-
-    Attributes:
-        vectors: One or two of them as columns; None before the first time.
-    """
-
-    vectors: Tensor | None = None
-
-    def starts(self, size: int) -> Tensor | None:
-        """Return the leading vectors of the last time; None if there are none of this size."""
-        return None if self.vectors is None or len(self.vectors) != size else self.vectors
-
-    def keep(self, known: Known) -> None:
-        """Remember the leading vectors of this time."""
-        self.vectors = known.leaders.clone(memory_format=torch.contiguous_format)
+EXACT = "exact up to about 1,000 parameters (or rows of per-example gradients)"
+BOUND = f"{EXACT}; otherwise a bound that holds with probability 1 − 10⁻⁶"
 
 
 @spec
 class LambdaMax:
-    """The largest algebraic eigenvalue.
+    """The largest algebraic eigenvalue: exact for small problems, otherwise by `lanczos`.
 
-    By the Lanczos method from a random vector. If products are expensive it starts on a random
-    ninth of the data, then a third, where products are cheaper and the eigenvector is already
-    close; Davidson's method (`davidson`) then continues on all data. In mode "train" the loss
-    depends on the batches, so nothing is subsampled. Ritz values approach λ_max from below.
-
-    Attributes:
-        matrix: Which matrix.
-        tolerance: Relative error to stop at.
-        max_products: Most products, on each part of the data.
-        thin: Whether to start on subsampled data; None decides by size. This can miss an
-            eigenvector that lives on a few examples outside the subsample.
+    The value is a lower bound; value + error is an upper bound with probability 1 − 10⁻⁶. The
+    tolerance is relative to the largest eigenvalue in magnitude.
     """
 
     matrix: Kind = "hessian"
+    method: Method = "auto"
     tolerance: Tolerance = 1e-3
-    max_products: Limit = 100
-    thin: bool | None = None
+    max_products: Limit = 200
     about: ClassVar[About] = About(
         "λ_max",
         "the largest eigenvalue (algebraic, not in magnitude)",
         "max_{‖v‖=1} vᵀ∇²L v",
-        "about 10 to 40 products with the matrix, most of them on a ninth of the data",
+        "about 20 to 50 products with the matrix",
         "one direction of many; says nothing of the bulk. ReLU kinks are not seen",
-        exact="no: an error from the residual and from thinned data",
+        exact=BOUND,
     )
+    sign: ClassVar[int] = 1
 
-    def read(self, problem: Problem, effort: Effort, memory: Memory | None = None) -> Measured:
-        """Measure, with a warm start if `memory` has one."""
-        effort.expect(20)
-        memory = Memory() if memory is None else memory
-        warm = memory.starts(problem.size)
-        coarse = self._coarse(problem, effort, warm)
-        matrix, limit = problem.matrix(self.matrix), self.max_products
-        since = "" if warm is None else " and the last time"
-        if coarse is None:
-            lanczos = krylov(
-                matrix, effort, "lanczos", start=None if warm is None else _mixed(warm, effort, 0.3)
-            )
-            end = extreme(lanczos, effort, -1, self.tolerance, limit)
-            memory.keep(known_of(lanczos))
-            return end.measured("Lanczos" + (", from the last time" if since else ""))
-        near, share = coarse
-        given = near.leaders if warm is None else torch.cat([near.vectors[:, -1:], warm], 1)
-        space = Davidson(matrix, _mixed(_blended(given, share), effort, SPRINKLE), near)
-        end = refine(space, effort, self.tolerance, limit)
-        memory.keep(space.known)
-        return end.measured(f"Davidson, from thinned data{since}")
-
-    def _coarse(
-        self, problem: Problem, effort: Effort, warm: Tensor | None
-    ) -> tuple[Known, float] | None:
-        """Return the pairs of the subsample and their weight in the start; None if it is too small.
-
-        It starts from a random vector, or in a warm start from an equal mixture of random and old
-        vectors, so that an eigenvector which has become the top one since then is seen. In a warm
-        start one subsample is enough.
-        """
-        known, share = None, BLEND
-        wanted = problem.size * problem.n >= DEAR if self.thin is None else self.thin
-        if not wanted or problem.mode == "train":
-            return None
-        for step in THINNED if warm is None else THINNED[:1]:
-            if problem.n // step < LEAST or not effort.left():
-                continue
-            matrix = problem.thinned(step, effort.seed).matrix(self.matrix)
-            if known is None:
-                begin = None if warm is None else _mixed(warm, effort, 1.0)
-                lanczos = krylov(matrix, effort, "lanczos", start=begin)
-                most = self.max_products if warm is None else GLANCE
-                extreme(lanczos, effort, -1, COARSE, most, times=1)
-                known = known_of(lanczos)
-                if warm is not None:
-                    share = _share(matrix, effort, warm, known)
-            else:
-                space = Davidson(matrix, _blended(known.leaders, BLEND), known)
-                refine(space, effort, COARSE, min(PASSING, self.max_products), passing=True)
-                known = _refreshed(known, space)
-        return None if known is None else (known, share)
-
-
-def _share(matrix: Matrix, effort: Effort, warm: Tensor, near: Known) -> float:
-    """Return the weight of the subsampled eigenvector in a warm start.
-
-    It is small if the old eigenvector is still the top one on the subsample.
-    """
-    last = warm[:, -1] / warm[:, -1].norm()
-    value = float((last * (matrix @ last)).sum())
-    effort.spend()
-    return GLIMPSE if value >= RIVAL * near.values[-1] else BLEND
-
-
-def _refreshed(known: Known, space: Davidson) -> Known:
-    """Return the pairs of a coarser subsample, the top ones replaced by those of a finer one."""
-    fine = space.known
-    others = known.vectors[:, :-1] - fine.vectors @ (fine.vectors.T @ known.vectors[:, :-1])
-    values = np.append(known.values[:-1], fine.values)
-    return Known(values, torch.cat([torch.linalg.qr(others)[0], fine.vectors], 1))
-
-
-def _blended(vectors: Tensor, share: float) -> Tensor:
-    """Return the last vector plus `share` times the others, made orthogonal to it."""
-    last = vectors[:, -1:] / vectors[:, -1].norm()
-    others = vectors[:, :-1] - last @ (last.T @ vectors[:, :-1])
-    made: Tensor = last + share * others.sum(1, keepdim=True)
-    return made
-
-
-def _mixed(vectors: Tensor, effort: Effort, share: float) -> Tensor:
-    """Return the sum of the vectors plus `share` times a random unit vector."""
-    fresh = effort.normal("lanczos", 0, len(vectors), 1)
-    made: Tensor = vectors.sum(1, keepdim=True) + share * fresh / fresh.norm()
-    return made
+    def read(self, problem: Problem, effort: Effort) -> Measured:
+        """Measure; the eigenvector is in the details."""
+        kind, tolerance, sign = self.matrix, self.tolerance, self.sign
+        known = whole(problem, kind, effort, self.method)
+        if known is not None:
+            value, vector = known.end(sign)
+            error, details = rounding(problem.precise, kind).size(known.scale), {"vector": vector}
+            return settled(value, error, known.how, details=details)
+        effort.expect(30)
+        matrix, noise = scaled(problem, kind)
+        given = (matrix, effort, tolerance, self.max_products)
+        top = largest(*given, sign=sign, unit=noise.unit)
+        error, method = top.error + noise.size(top.scale), noise.said(HOW, tolerance * top.scale)
+        details = {"vector": top.vector}
+        return Measured(sign * top.value, error, False, method, None, top.complete, (), details)
 
 
 @spec
-class LambdaMin:
-    """The smallest algebraic eigenvalue; negative at a saddle of the loss."""
+class LambdaMin(LambdaMax):
+    """The smallest algebraic eigenvalue; negative at a saddle of the loss.
 
-    matrix: Kind = "hessian"
-    tolerance: Tolerance = 1e-3
-    max_products: Limit = 200
+    It usually lies at the edge of a bulk, which takes more products than λ_max. The tolerance is
+    relative to the largest eigenvalue in magnitude.
+    """
+
+    tolerance: Tolerance = 1e-2
     about: ClassVar[About] = About(
         "λ_min",
         "the smallest eigenvalue (algebraic)",
         "min_{‖v‖=1} vᵀ∇²L v",
-        "about 20 to 60 products",
+        "about 50 to 100 products",
         "at a minimum of a wide network it is near zero, where a relative error means little",
-        exact="no: a bound on the error from the residual",
+        exact=BOUND,
     )
-
-    def read(self, problem: Problem, effort: Effort) -> Measured:
-        """Measure."""
-        effort.expect(40)
-        space = krylov(problem.matrix(self.matrix), effort, "lanczos")
-        return extreme(space, effort, 0, self.tolerance, self.max_products).measured("Lanczos")
+    sign: ClassVar[int] = -1
 
 
 @spec
 class TopK:
-    """The k largest eigenvalues, by block Lanczos with blocks of k.
+    """The k largest eigenvalues, with multiplicity, one after the other.
 
-    From a single start vector a repeated eigenvalue is found only once (a linear model with c
-    outputs has each c times); a block of k finds up to k copies.
+    With P the projection on the i − 1 vectors found so far, λ_i ≤ λ_max((I − P) A (I − P))
+    (Courant and Fischer), which `lanczos` bounds from above with a start vector of its own. The
+    eigenvalues of A restricted to all vectors found are lower bounds.
     """
 
     k: Annotated[int, Field(gt=0, le=100)] = 5
     matrix: Kind = "hessian"
+    method: Method = "auto"
     tolerance: Tolerance = 1e-3
-    max_products: Limit = 300
+    max_products: Limit = 500
     about: ClassVar[About] = About(
         "λ_1…λ_k",
         "the k largest eigenvalues, with multiplicity",
         "eigenvalues of ∇²L in descending order",
-        "about 10 products for each eigenvalue",
+        "about 20 to 50 products for each eigenvalue",
         "k eigenvalues of as many as there are parameters",
-        exact="no: a bound on the error from the residual",
+        exact=BOUND,
     )
 
     def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
-        k = min(self.k, problem.size)
-        effort.expect(10 * k)
-        space = krylov(problem.matrix(self.matrix), effort, "block", block=k)
-        ends = [-1 - i for i in range(k)]
-        ritz, complete = converge(space, effort, ends, self.tolerance, self.max_products)
-        ends = [end for end in ends if -end <= len(ritz.values)]
-        exact = space.exhausted
-        errors = np.array([0.0 if exact else ritz.error(end) for end in ends])
-        errors = errors if complete else np.maximum(errors, ritz.doubt(problem.size))
-        labels = tuple(f"λ_{i + 1}" for i in range(len(ends)))
-        vectors = space.vectors(ritz.coefficients[:, ends])
-        return Measured(
-            ritz.values[ends], errors, exact, "block Lanczos", None, complete, labels,
-            {"vectors": vectors},
-        )  # fmt: skip
+        k, kind = min(self.k, problem.size), self.matrix
+        labels = tuple(f"λ_{i + 1}" for i in range(k))
+        known = whole(problem, kind, effort, self.method)
+        if known is not None:
+            values, vectors = known.top(k)
+            rest: Any = {"labels": labels, "details": {"vectors": vectors}}
+            error = rounding(problem.precise, kind).size(known.scale)
+            return settled(values, error, known.how, **rest)
+        effort.expect(30 * k)
+        matrix, noise = scaled(problem, kind)
+        found, above = torch.zeros(problem.size, 0, dtype=torch.float64), list[float]()
+        scale, complete = 0.0, True
+        while len(above) < k and (
+            not above or (effort.left() and effort.spent < self.max_products)
+        ):
+            limit, purpose = self.max_products - effort.spent, f"top:{len(above)}"
+            smaller = _compressed(matrix, found)
+            top = largest(smaller, effort, self.tolerance, limit, purpose, without=found)
+            above.append(top.value + top.error)
+            scale = max(scale, top.scale)
+            complete &= top.complete
+            vector = top.vector - found @ (found.T @ top.vector)
+            found = torch.cat([found, (vector / vector.norm())[:, None]], 1)
+        product = matrix @ found
+        effort.spend(len(above))
+        values, mix = np.linalg.eigh((found.T @ product).numpy())
+        values, scale = noise.unit * values[::-1], noise.unit * scale
+        errors = np.maximum(noise.unit * np.array(above) - values, 0) + noise.size(scale)
+        method, complete = noise.said(HOW, self.tolerance * scale), complete and len(above) == k
+        details = {"vectors": found @ torch.from_numpy(mix[:, ::-1].copy())}
+        labels = labels[: len(above)]
+        return Measured(values, errors, False, method, None, complete, labels, details)
+
+
+def _compressed(matrix: Matrix, found: Tensor) -> Matrix:
+    """Return (I − P) A (I − P) with P the projection on some orthonormal vectors."""
+
+    def product(v: Tensor) -> Tensor:
+        image = matrix @ (v - found @ (found.T @ v))
+        return image - found @ (found.T @ image)
+
+    return Matrix(matrix.size, product)
 
 
 @spec
-class LayerLambdaMax:
-    """The largest eigenvalue of every layer's diagonal block."""
+class LayerLambdaMax(LambdaMax):
+    """The largest eigenvalue of every layer's diagonal block; each is found as λ_max is."""
 
-    matrix: Kind = "hessian"
     tolerance: Tolerance = 1e-2
-    max_products: Limit = 50
+    max_products: Limit = 100
     about: ClassVar[About] = About(
         "λ_max by layer",
         "the largest eigenvalue of each layer's diagonal block",
         "λ_max of ∂²L/∂θ_l² for every layer l",
-        "about 10 to 20 products for each layer",
+        "about 20 to 50 products for each layer",
         "blocks off the diagonal are left out: λ_max is at least the largest of these",
-        exact="no: a bound on the error from the residual",
+        exact=BOUND,
     )
 
     def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
-        effort.expect(15 * len(problem.layers))
-        whole = problem.matrix(self.matrix)
-        found = [
-            extreme(
-                krylov(whole.within(part), effort, "lanczos"), effort, -1, self.tolerance,
-                self.max_products,
-            )
-            for part in problem.layers.values()
-        ]  # fmt: skip
-        return Measured(
-            np.array([end.value for end in found]),
-            np.array([end.error for end in found]),
-            all(end.exact for end in found),
-            "Lanczos in each block",
-            None,
-            all(end.complete for end in found),
-            tuple(problem.layers),
-        )
+        layers = problem.layers
+        known = whole(problem, self.matrix, effort, self.method)
+        if known is not None:
+            blocks = [known.block(part) for part in layers.values()]
+            values, scale = np.array([b.end(1)[0] for b in blocks]), max(b.scale for b in blocks)
+            error = rounding(problem.precise, self.matrix).size(scale)
+            return settled(values, error, known.how, labels=tuple(layers))
+        effort.expect(20 * len(layers))
+        matrix, noise = scaled(problem, self.matrix)
+        given = (effort, self.tolerance, self.max_products)
+        parts = [matrix.within(part) for part in layers.values()]
+        tops = [largest(part, *given, unit=noise.unit) for part in parts]
+        values = np.array([top.value for top in tops])
+        errors = np.array([top.error + noise.size(top.scale) for top in tops])
+        method = noise.said(HOW, self.tolerance * max(top.scale for top in tops))
+        complete = all(top.complete for top in tops)
+        return Measured(values, errors, False, method, None, complete, tuple(layers))

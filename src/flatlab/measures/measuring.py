@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import sys
+import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -16,14 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError, whole_number
+from ..outside.functions import Report
 from ..problem import Problem
+from ..randomness import global_states_kept
 from . import Budget as Budget
 from . import Card, Effort, Measure, Reading, Readings
 from .catalogue import Chosen as Chosen
 from .catalogue import choose as choose
 from .contract import settings_of
-from .effort import Tick
-from .eigenvalues import LambdaMax, Memory
+from .effort import OnProducts
+from .probes import OVERFLOW
 from .rescaling import rescale as rescale
 
 # A product with a matrix takes about as long as this many passes; for the first time estimate.
@@ -45,6 +44,7 @@ def measure(
     reference: Mapping[str, Tensor] | None = None,
     progress: bool | None = None,
     skip: bool = False,
+    report: Report | None = None,
 ) -> Readings:
     """Measure a model: every number with its error and its definition.
 
@@ -69,29 +69,29 @@ def measure(
         batch_size: Size of the batches that a pair or a Dataset is split into; None is one batch in
             mode "train", and a fast size in the other modes, whose result does not depend on it.
         reference: Parameters by name to measure distances from, e.g. the initial state_dict.
-        progress: Show a bar with the time left; None shows it on a terminal.
+        progress: Show the time left: on a terminal, in a notebook, or as lines of a log on stderr.
+            None shows it unless `report` is given, or this is a worker process.
         skip: Leave out measures that do not apply to this model, with the reason in `.skipped`,
             instead of raising.
+        report: Called after each product with {"measure", "number", "of", "products", "expected",
+            "left"}: the products with a matrix so far and in all, and the seconds left.
     """
     chosen, limit, seed = choose(measures), Budget.of(budget), whole_number("seed", seed)
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), global_states_kept():
         subject = Subject.of(
             model, loss, data, mode=mode, params=params, dtype=dtype, batch_size=batch_size,
             reference=reference,
         )  # fmt: skip
-        with _bar(progress, len(chosen), subject.problem) as tick:
+        with global_states_kept():  # importing rich draws random numbers
+            from ..outside.progress import MeasureProgress, drawn
+        with drawn(MeasureProgress, progress, report) as tell:
+            tick = _ticks(tell, len(chosen), subject.problem)
             return read_all(subject, chosen, seed, limit, skip, tick)
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The function to measure, and what its cards say about it.
-
-    Attributes:
-        problem: The function.
-        parameters: Which parameters, in words.
-        model_dtype: The precision of the model as it was given.
-    """
+    """The function to measure, and its parameters and the model's own dtype in words."""
 
     problem: Problem
     parameters: str
@@ -106,34 +106,16 @@ class Subject:
         *,
         params: str | Sequence[str] | None = None,
         dtype: str | None = None,
-        reference: Mapping[str, Tensor] | None = None,
         **options: Any,
     ) -> Subject:
         """Build the problem; a 16-bit model is raised to float32 unless `dtype` says otherwise."""
         kinds = [p.dtype for p in model.parameters()] if isinstance(model, nn.Module) else []
         if dtype is None and {torch.float16, torch.bfloat16} & set(kinds):
             dtype = "float64" if torch.float64 in kinds else "float32"
-        tensors = None if reference is None else _tensors(reference)
-        problem = Problem(
-            model, loss, data, params=params, dtype=dtype, reference=tensors, **options
-        )
-        if problem.reference is not None and not bool(torch.isfinite(problem.reference).all()):
-            raise UserError("reference holds NaN or infinity: there is no distance from it")
+        problem = Problem(model, loss, data, params=params, dtype=dtype, **options)
         which = "all trainable parameters" if params is None else f"parameters {params!r}"
         own = " and ".join(dict.fromkeys(str(kind).removeprefix("torch.") for kind in kinds))
         return cls(problem, which, own)
-
-
-def _tensors(reference: Any) -> dict[str, Tensor]:
-    if not isinstance(reference, Mapping):
-        raise UserError(
-            f"reference must be parameters by name, got {type(reference).__name__}: pass a "
-            "state_dict, e.g. copy.deepcopy(model.state_dict()) from the start"
-        )
-    try:
-        return {name: torch.as_tensor(value) for name, value in reference.items()}
-    except (TypeError, ValueError, RuntimeError):
-        raise UserError("reference must have tensors by name, as a state_dict has") from None
 
 
 def read_all(
@@ -142,8 +124,7 @@ def read_all(
     seed: int,
     budget: Budget,
     skip: bool,
-    tick: Callable[[str], Tick | None] = lambda name: None,
-    memories: Mapping[str, Memory] | None = None,
+    tick: Callable[[str], OnProducts | None] = lambda name: None,
 ) -> Readings:
     """Read measures off a subject; with `skip`, measures that do not apply are left out."""
     found: dict[str, Reading] = {}
@@ -151,7 +132,7 @@ def read_all(
     for name, measure in chosen.items():
         effort = Effort(seed, budget, tick(name))
         try:
-            found[name] = read(subject, name, measure, effort, (memories or {}).get(name))
+            found[name] = read(subject, name, measure, effort)
         except UserError as error:
             if not skip:
                 raise
@@ -159,13 +140,12 @@ def read_all(
     return Readings(found, skipped)
 
 
-def read(
-    subject: Subject, name: str, measure: Measure, effort: Effort, memory: Memory | None = None
-) -> Reading:
-    """Read one measure; λ_max starts from the vectors in `memory` and updates them."""
+def read(subject: Subject, name: str, measure: Measure, effort: Effort) -> Reading:
+    """Read one measure."""
     problem = subject.problem
-    warm = {"memory": memory} if isinstance(measure, LambdaMax) else {}
-    found = measure.read(problem, effort, **warm)
+    found = measure.read(problem, effort)
+    if np.isinf(found.value).any():
+        raise UserError(OVERFLOW)
     settings = settings_of(measure)
     card = Card(
         problem.loss_name, subject.parameters, problem.size, problem.n, len(problem.batches),
@@ -176,78 +156,43 @@ def read(
     if not found.complete:
         own = f"max_products={settings.get('max_products')} was reached"
         stopped = effort.refused or (own if "max_products" in settings else "")
-    fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
-    return Reading(name=name, symbol=measure.about.symbol, card=card, stopped=stopped, **fields)
+    symbol = measure.about.symbol
+    return Reading(name=name, symbol=symbol, card=card, stopped=stopped, **vars(found))
 
 
-@contextlib.contextmanager
-def _bar(progress: bool | None, total: int, problem: Problem) -> Iterator[Any]:
-    """Yield name → tick; shows one line for the running measure, with its time left."""
-    if not (sys.stderr.isatty() if progress is None else progress):
-        yield lambda name: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
-    from rich.text import Text
-
-    class Left(ProgressColumn):
-        """Counts down to the end of the measure; rich's own column restarts at every new total."""
-
-        def render(self, task: Task) -> Text:
-            return Text(countdown(task.fields.get("end"), time.monotonic()))
-
+def _ticks(
+    report: Report | None, total: int, problem: Problem
+) -> Callable[[str], OnProducts | None]:
+    """Return name → what a measure calls after each product; it reports how far the measure is."""
+    if report is None:
+        return lambda name: None
+    tell, numbers = report, itertools.count(1)
     began = time.monotonic()
     problem.value()  # one pass over the data
     guess = PASSES * (time.monotonic() - began)
-    columns = (
-        TextColumn("{task.description}"), BarColumn(bar_width=24),
-        TextColumn("{task.completed:.0f} products"), Left(),
-    )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        done = 0
 
-        def of(name: str) -> Tick:
-            nonlocal done
-            done += 1
-            start = time.monotonic()
-            task = bar.add_task(f"{done}/{total} {name}", total=None)
-            for other in bar.task_ids:
-                bar.update(other, visible=other == task)
+    def of(name: str) -> OnProducts:
+        number, start = next(numbers), time.monotonic()
 
-            def tick(spent: int, expected: int | None, share: float) -> None:
-                end = ending(start, time.monotonic(), spent, expected, share * guess)
-                bar.update(
-                    task, completed=spent, total=expected and max(expected, spent + 1), end=end
-                )
+        def tick(spent: int, expected: int | None, share: float) -> None:
+            left = seconds_left(time.monotonic() - start, spent, expected, share * guess)
+            info = {"measure": name, "number": number, "of": total}
+            tell({**info, "products": spent, "expected": expected, "left": left})
 
-            return tick
+        return tick
 
-        yield of
+    return of
 
 
-def ending(
-    start: float, now: float, spent: int, expected: int | None, guess: float
-) -> float | None:
-    """Return when a measure will end: by its pace or, before its first product, by a guess.
+def seconds_left(gone: float, spent: int, expected: int | None, guess: float) -> float | None:
+    """Return the time left to a measure: by its pace or, before its first product, by a guess.
 
-    >>> ending(0.0, 10.0, 5, 20, 1.0), ending(0.0, 0.5, 0, 20, 1.0), ending(0.0, 9.0, 3, None, 1.0)
-    (40.0, 20.5, None)
+    >>> seconds_left(10.0, 5, 20, 1.0), seconds_left(0.5, 0, 20, 1.0), seconds_left(9.0, 3, None, 1)
+    (30.0, 20.0, None)
     """
     if expected is None:
         return None
-    each = (now - start) / spent if spent else guess
-    return now + each * max(expected - spent, 0)
-
-
-def countdown(end: float | None, now: float) -> str:
-    """Return the time left in words.
-
-    >>> countdown(100.0, 27.5), countdown(100.0, 120.0), countdown(None, 0.0)
-    ('about 0:01:12 left', 'soon', '')
-    """
-    if end is None:
-        return ""
-    return f"about {timedelta(seconds=int(end - now))} left" if end - now >= 1 else "soon"
+    return (gone / spent if spent else guess) * max(expected - spent, 0)
 
 
 def require_rereadable(data: Any) -> None:
@@ -273,14 +218,9 @@ def _same_function(model: nn.Module, other: nn.Module, loss: Any, data: Any) -> 
 
 @dataclass(frozen=True)
 class Invariance:
-    """What the rescaling did to one measure.
+    """What the rescaling did to one measure, and what its description declares.
 
-    Attributes:
-        name: The measure.
-        declared: What its description says: "invariant" or "moves".
-        before: Its value on the model as it is.
-        after: Its value on the rescaled model, which computes the same function.
-        moved: Whether they differ by more than their errors allow.
+    It moved if the values before and after differ by more than their errors allow.
     """
 
     name: str
@@ -312,7 +252,8 @@ def invariance(
     for name in [name for name in ours if name in theirs]:
         each, first, second = chosen[name], ours[name], theirs[name]
         before, after = (float(np.linalg.norm(r.value)) for r in (first, second))
-        error = float(np.hypot(np.linalg.norm(first.stderr), np.linalg.norm(second.stderr)))
+        errors = [0.0 if r.lower else float(np.linalg.norm(r.stderr)) for r in (first, second)]
+        error = float(np.linalg.norm(errors))
         moved = abs(after - before) > 3 * error + 1e-5 * max(abs(before), abs(after))
         found.append(Invariance(name, each.about.relu, before, after, moved))
     return found

@@ -2,187 +2,171 @@
 
 A trace or a Frobenius norm is an expectation over random vectors. Its large part is first computed
 exactly, by projection on the range of a small sketch (Hutch++, Meyer et al. 2021). The rest is
-estimated with independent probes until the standard error is small enough, never until the running
-mean stops moving.
-
-A mean over the examples needs no probes, but a budget can end it early. The examples seen by then
-are a random sample, so their mean is an estimate with a standard error too.
+estimated with independent probes. The spread of a pilot decides how many are drawn, so that
+stopping does not make the error look smaller than it is.
 """
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from scipy.special import stdtrit
 from torch import Tensor
 
+from ..errors import UserError
+from ..outside.memory import require_memory
 from ..problem import Matrix
-from .contract import Measured, Vector
-from .effort import Effort
+from .contract import Measured, Value, Vector
+from .effort import Budget, Effort
 
-Enough = Callable[[Vector, Vector], bool]
+# (mean, standard error) → the error and the one that is wanted, each as one number
+Wanted = Callable[[Vector, Vector], tuple[float, float]]
 
-MINIMUM = 12
+# Probes of the pilot, whose spread decides how many are drawn in all.
+PILOT = 24
 SKETCH = 8
-# Least number of groups of a random sample; fewer would say little about its spread.
-GROUPS = 4
+OVERFLOW = (
+    "the loss is infinite or NaN near these parameters: take a smaller radius or σ, or write the "
+    "loss without overflow"
+)
+# (3/4)^11 < 5 %: so many equal quadratic forms in random signs are constant.
+ENOUGH = 12
+# Quadratic forms that differ by less, relative to the largest, are equal up to rounding in float32.
+SAME = 1e-6
 # A sketch may take at most this share of a budget.
 SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Independent values, one row for each probe, and whether the wanted error was reached."""
+    """Independent values, one row for each probe, and whether the wanted error was reached.
+
+    The spread of a complete sample is that of its first `PILOT` rows. They alone decide the number
+    of rows, so given their spread the mean of all rows is as if the number had been fixed before:
+    Student's interval with the pilot's degrees of freedom covers as often as it says (Stein 1945).
+    The spread of all rows, stopped when it is small, would be too small on average. A sample that a
+    limit ended has a number of rows that no spread has chosen, so all of them count.
+
+    Equal rows show no spread, and their error is unknown, ∞, unless they are `ENOUGH` quadratic
+    forms in random signs: a polynomial of degree two in signs that is not constant differs from any
+    number with probability 1/4 at least. Other rows may hide an event of any size that is rarer
+    than 3/rows (the rule of three).
+    """
 
     rows: Vector
     complete: bool
+    signs: bool = True
+
+    @property
+    def pilot(self) -> Vector:
+        """The rows whose spread counts."""
+        return self.rows[:PILOT] if self.complete else self.rows
 
     @property
     def mean(self) -> Vector:
-        """Mean over probes."""
-        mean: Vector = self.rows.mean(0)
-        return mean
+        """Mean over all probes."""
+        return np.asarray(self.rows.mean(0))
 
     @property
     def stderr(self) -> Vector:
-        """Standard error of the mean."""
-        error: Vector = self.rows.std(0, ddof=1) / np.sqrt(len(self.rows))
-        return error
+        """Standard error of the mean, widened where the rows are skewed."""
+        return self.error_of(len(self.rows))
+
+    def error_of(self, count: int) -> Vector:
+        """Return the standard error of a mean of `count` rows."""
+        peak = float(np.abs(self.pilot).max()) or 1.0  # the squares of tiny numbers vanish
+        error = peak * (self.pilot / peak).std(0, ddof=1) / np.sqrt(count)
+        found: Vector = error * widening(skewness_of(self.pilot / peak), count, self.dof)
+        return np.where(self.equal, np.inf, found)
+
+    @property
+    def equal(self) -> Vector:
+        """Which columns have too few values, all equal, to have an error."""
+        pilot = self.pilot
+        if self.signs and len(pilot) >= ENOUGH:
+            return np.zeros(pilot.shape[1:], dtype=bool)
+        return np.asarray(np.ptp(pilot, 0) <= (SAME if self.signs else 0.0) * np.abs(pilot).max(0))
+
+    def said(self, method: str) -> str:
+        """Return the method, and that nothing is known of the error if all probes are equal."""
+        if not self.equal.any():
+            return method
+        if self.signs:
+            return f"{method}, all equal: too few to show an error"
+        return f"{method}, all equal: events rarer than {3 / len(self.rows):.2g} are not excluded"
 
     @property
     def dof(self) -> int:
         """Degrees of freedom of the standard error."""
-        return len(self.rows) - 1
+        return len(self.pilot) - 1
+
+    def measured(self, value: Value, error: Value, method: str, **rest: Any) -> Measured:
+        """Return an estimate that was made from this sample."""
+        return Measured(value, error, False, method, self.dof, self.complete, **rest)
 
 
-def sample(probe: Callable[[int], Vector], effort: Effort, enough: Enough, limit: int) -> Sample:
-    """Draw probes until enough(mean, stderr), at least `MINIMUM` of them.
+def skewness_of(rows: Vector) -> Vector:
+    """Return the third central moment over the variance's 3/2th power, for each column."""
+    away = rows - rows.mean(0)
+    cubed, spread = (away**3).mean(0), (away**2).mean(0) ** 1.5
+    found: Vector = np.divide(cubed, spread, out=np.zeros_like(cubed), where=spread > 0)
+    return found
 
-    A budget can end it earlier, after at least two probes.
+
+def widening(skewness: Vector, count: int, dof: int) -> Vector:
+    """Return by how much to widen a standard error, so that Student's interval holds Hall's too.
+
+    Quadratic forms in random signs are skewed: a mean that is too small comes with a spread that is
+    too small, and Student's interval covers less often than it says. Hall's interval corrects for
+    skewness γ: with t = √n (mean − μ)/s and a = γ/√n, it takes Student's quantiles for
+    t + a t²/3 + a² t³/27 + a/6.
+
+    Reference: P. Hall, On the removal of skewness by transformation, JRSS B, 1992.
+
+    >>> widening(np.array([0.0, 2.0]), 24, 23).round(2)
+    array([1.  , 1.76])
+    """
+    a = np.where(np.abs(skewness) < 1e-6, 1e-6, skewness) / np.sqrt(count)
+    reach = stdtrit(dof, 0.975)
+    ends = [3 / a * (np.cbrt(1 + a * (sign * reach - a / 6)) - 1) for sign in (-1, 1)]
+    found: Vector = np.maximum(1.0, np.abs(ends).max(0) / reach)
+    return found
+
+
+def sample(
+    probe: Callable[[int], Vector], effort: Effort, wish: Wanted, limit: int, signs: bool = True
+) -> Sample:
+    """Draw `PILOT` probes, and then as many as their spread asks for.
+
+    A budget can end it earlier, after at least two probes. `signs` says whether a probe is a
+    quadratic form in random signs.
     """
     rows: list[Vector] = []
-    before = effort.spent
-    while True:
+    before, wanted, pilot = effort.spent, min(PILOT, limit), min(PILOT, limit)
+    while len(rows) < max(wanted, 2):
+        if len(rows) >= 2 and (len(rows) >= limit or not effort.left()):
+            return Sample(np.array(rows), False, signs)
         rows.append(probe(len(rows)))
+        if not np.isfinite(rows[-1]).all():
+            raise UserError(OVERFLOW)
         effort.spend()
-        if len(rows) < 2:
-            continue
-        drawn = Sample(np.array(rows), True)
-        mean, error = drawn.mean, drawn.stderr
-        if len(rows) >= MINIMUM and enough(mean, error):
-            return drawn
-        if len(rows) >= limit or not effort.left():
-            return Sample(drawn.rows, False)
-        missing = min(needed(len(rows), mean, error, enough), limit) - len(rows)
-        effort.expect(effort.spent + missing * (effort.spent - before) / len(rows))
+        if len(rows) == pilot and pilot > 1:
+            drawn = Sample(np.array(rows), True, signs)
 
+            def enough(count: int, drawn: Sample = drawn) -> bool:
+                error, most = wish(drawn.mean, drawn.error_of(count))
+                return error <= most
 
-def needed(count: int, mean: Vector, error: Vector, enough: Enough) -> float:
-    """Return how many probes will probably be enough; the error falls like 1/√probes.
-
-    >>> round(needed(20, np.array([1.0]), np.array([0.2]), lambda mean, error: error[0] <= 0.1))
-    80
-    """
-    low, high = 1e-3, 1.0  # shares of the error: enough at the low one, if anywhere
-    for _ in range(12):
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if enough(mean, middle * error) else (low, middle)
-    return max(count / low**2, MINIMUM)
-
-
-@dataclass(frozen=True)
-class Survey:
-    """The mean over a finite population, from a random sample without replacement.
-
-    Attributes:
-        mean: The mean over the members seen.
-        stderr: Its standard error; 0 if all were seen.
-        seen: How many were seen.
-        population: How many there are.
-        groups: Number of groups in which they were seen.
-    """
-
-    mean: Vector
-    stderr: Vector
-    seen: int
-    population: int
-    groups: int
-
-    @property
-    def complete(self) -> bool:
-        """Whether all were seen."""
-        return self.seen == self.population
-
-    @property
-    def dof(self) -> int | None:
-        """Degrees of freedom of the standard error; None if there is none."""
-        return None if self.complete else self.groups - 1
-
-    @property
-    def method(self) -> str:
-        """The method, in words."""
-        if self.complete:
-            return "exact, per-example gradients"
-        return f"per-example gradients of {self.seen:,} of {self.population:,} examples"
-
-    def measured(self, labels: tuple[str, ...] = ()) -> Measured:
-        """Return it as a measure does: an array if there are labels."""
-        return Measured(
-            self.mean if labels else float(self.mean[0]),
-            self.stderr if labels else float(self.stderr[0]),
-            self.complete,
-            self.method,
-            self.dof,
-            self.complete,
-            labels,
-        )
-
-
-def survey(
-    mean_of: Callable[[NDArray[np.int64]], Vector],
-    population: int,
-    effort: Effort,
-    first: int,
-    most: int,
-) -> Survey:
-    """Average over a population in groups; a budget can end it after `GROUPS` of them.
-
-    Members come in random order, so those seen are a random sample without replacement. With
-    m_k members in group k of K, Σ_k m_k (x̄_k − x̄)² / (K − 1) has the variance S² of single members
-    as its mean whatever the m_k, and x̄ over m of n members has the variance S² (1/m − 1/n).
-
-    Args:
-        mean_of: The mean over the members with these indices; accounts for its products.
-        population: How many members there are.
-        effort: The account.
-        first: The size of the first `GROUPS` groups; they grow from there as the budget allows.
-        most: The largest size of a group.
-    """
-    order = effort.order("survey", population)
-    means: list[Vector] = []
-    sizes: list[int] = []
-    seen, size, began, before = 0, min(first, most), effort.seconds, effort.spent
-    while seen < population and (len(means) < GROUPS or effort.left()):
-        group = order[seen : seen + size]
-        means.append(mean_of(group))
-        sizes.append(len(group))
-        seen += len(group)
-        seconds, products = (effort.seconds - began) / seen, (effort.spent - before) / seen
-        effort.expect(effort.spent + products * (population - seen))
-        if len(means) >= GROUPS:
-            payable = effort.affordable(seconds, products)
-            size = int(max(1, min(2 * size, most, payable)))
-    weights = np.array(sizes, dtype=np.float64)[:, None]
-    values = np.array(means)
-    mean: Vector = (weights * values).sum(0) / seen
-    if seen == population:
-        return Survey(mean, np.zeros_like(mean), seen, population, len(means))
-    spread = (weights * (values - mean) ** 2).sum(0) / (len(means) - 1)
-    stderr: Vector = np.sqrt(spread * (1 / seen - 1 / population))
-    return Survey(mean, stderr, seen, population, len(means))
+            counts = range(pilot, limit + 1)
+            wanted = pilot + bisect.bisect_left(counts, True, key=enough)
+        each = (effort.spent - before) / len(rows)
+        effort.expect(before + each * min(max(wanted, pilot), limit))
+    return Sample(np.array(rows), len(rows) >= PILOT, signs)
 
 
 def sketch(matrix: Matrix, effort: Effort, width: int = SKETCH) -> tuple[Tensor, Tensor]:
@@ -191,8 +175,13 @@ def sketch(matrix: Matrix, effort: Effort, width: int = SKETCH) -> tuple[Tensor,
     Under a budget it costs at most half of it, and may be empty.
     """
     width = min(width, matrix.size)
+    require_memory(
+        3 * 8 * width * matrix.size,  # S, A S and Q, then Q, A Q and a product
+        f"a sketch of {width} vectors of {matrix.size:.3g} numbers",
+        "measure fewer parameters with params=",
+    )
     start = effort.normal("sketch", 0, matrix.size, width)
-    if effort.limited:
+    if effort.budget != Budget():
         began = effort.seconds
         image = matrix @ start[:, :1]
         effort.spend()
@@ -211,22 +200,30 @@ def sketch(matrix: Matrix, effort: Effort, width: int = SKETCH) -> tuple[Tensor,
     return Q, product
 
 
-def orthogonal_to(Q: Tensor, v: Tensor) -> Tensor:
-    """Return (I − QQᵀ) v."""
-    return v - Q @ (Q.T @ v)
+def in_two_parts(
+    matrix: Matrix,
+    effort: Effort,
+    purpose: str,
+    form: Callable[[Tensor, Tensor], float],
+    tolerance: float,
+    limit: int,
+    width: int = SKETCH,
+) -> tuple[float, Sample]:
+    """Estimate form(Q, AQ) + E form(v, Av) with v = (I − QQᵀ) g for independent signs g.
 
+    Q is that of `sketch`. The sample is of the second part.
+    """
+    effort.expect(60)
+    Q, AQ = sketch(matrix, effort, width)
+    large = form(Q, AQ)
 
-def dense_within(matrix: Matrix, effort: Effort) -> Tensor | None:
-    """Return the whole matrix, or None if the budget is too small, judged by one product's time."""
-    if effort.limited:
-        if effort.affordable(0, 1) < matrix.size:
-            return None
-        began = effort.seconds
-        matrix @ effort.signs("price", 0, matrix.size)
-        effort.spend()
-        if effort.affordable(effort.seconds - began, 0) < matrix.size:
-            return None
-    effort.expect(effort.spent + matrix.size)
-    whole = matrix.dense()
-    effort.spend(matrix.size)
-    return whole
+    def probe(i: int) -> Vector:
+        g = effort.signs(purpose, i, matrix.size)
+        v = g - Q @ (Q.T @ g)
+        return np.array([form(v, matrix @ v)])
+
+    def wish(mean: Vector, error: Vector) -> tuple[float, float]:
+        return error[0], tolerance * abs(large + mean[0])
+
+    drawn = sample(probe, effort, wish, limit)
+    return large + float(drawn.mean[0]), drawn

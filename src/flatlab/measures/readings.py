@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..outside.tables import html_table, text_table
 from .contract import Reading
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+LINES = 12  # layers that are printed
+INLINE = 4  # so many layers stand in the row of their measure
 
 
 class Readings(Mapping[str, Reading]):
@@ -31,20 +36,43 @@ class Readings(Mapping[str, Reading]):
         return len(self._readings)
 
     def __repr__(self) -> str:
-        return str(self)
+        few = [f"{name}: {reading.said()}" for name, reading in list(self.items())[:5]]
+        more = [f"and {len(self) - 5} more"] if len(self) > 5 else []
+        return f"Readings({'; '.join([*few, *more])})"
+
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook."""
+        left_out = (f"left out {name}: {reason}" for name, reason in self.skipped.items())
+        tables = [html_table(self.rows())]
+        for name, lines in self.layers().items():
+            rows = [{"layer": layer, "value": said} for layer, said in lines]
+            tables.append(html_table(rows, name))
+        return "".join([*tables, html_table([], notes=[self.footnote(), *left_out])])
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row of plain values for each reading, for a table."""
         return [
             {
                 "measure": name,
-                "value": f"{reading.symbol} = {reading.text()}",
+                "value": reading.said(),
                 "method": reading.how(),
                 "products": reading.card.products,
                 "seconds": round(reading.card.seconds, 2),
             }
             for name, reading in self.items()
         ]
+
+    def layers(self) -> dict[str, list[tuple[str, str]]]:
+        """Return the layers of each reading whose row has no room for them: name and value.
+
+        Of more than a dozen the last line says how many there are.
+        """
+        found = {name: _layers(reading) for name, reading in self.items()}
+        return {
+            name: lines if len(lines) <= LINES else [*lines[:LINES], ("…", _more(lines))]
+            for name, lines in found.items()
+            if lines
+        }
 
     def footnote(self) -> str:
         """Return what all readings share."""
@@ -58,21 +86,24 @@ class Readings(Mapping[str, Reading]):
         )
 
     def __str__(self) -> str:
-        rows = [{name: f"{cell}" for name, cell in row.items()} for row in self.rows()]
+        rows = self.rows()
         if not rows:
             return self.footnote()
-        widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in rows[0]}
-        right = ("products", "seconds")
+        return "\n".join([text_table(rows, right=("products", "seconds")), *self.lines()])
 
-        def line(cells: Mapping[str, str]) -> str:
-            return "  ".join(
-                text.rjust(widths[name]) if name in right else text.ljust(widths[name])
-                for name, text in cells.items()
-            ).rstrip()
+    def lines(self) -> list[str]:
+        """Return what is printed below the table: the layers, and what all readings share."""
+        found = []
+        for name, layers in self.layers().items():
+            width = max(len(layer) for layer, _ in layers)
+            found += [f"{name}:", *(f"  {layer.ljust(width)}  {said}" for layer, said in layers)]
+        return [*found, self.footnote()]
 
-        rule = "  ".join("─" * width for width in widths.values())
-        head = line({name: name for name in widths})
-        return "\n".join([head, rule, *map(line, rows), self.footnote()])
+    def plot(self) -> Any:
+        """Return a matplotlib figure: a panel for each array, and one for all single numbers."""
+        from .pictures import picture
+
+        return picture(self).figure()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -86,23 +117,30 @@ class Readings(Mapping[str, Reading]):
         """Return a table with a row for each number: measure, label, value, stderr, low, high."""
         import pandas as pd
 
+        names = ("measure", "label", "value", "stderr", "low", "high", "exact", "method")
         found = []
         for name, reading in self.items():
             low, high = reading.interval()
             values = np.atleast_1d(reading.value)
             labels = reading.labels or [""] * len(values)
             columns = np.broadcast_arrays(values, reading.stderr, low, high)
-            for label, value, stderr, bottom, top in zip(labels, *columns, strict=True):
-                found.append(
-                    {
-                        "measure": name,
-                        "label": label,
-                        "value": float(value),
-                        "stderr": float(stderr),
-                        "low": float(bottom),
-                        "high": float(top),
-                        "exact": reading.exact,
-                        "method": reading.method,
-                    }
-                )
+            for label, *numbers in zip(labels, *columns, strict=True):
+                cells = (name, label, *map(float, numbers), reading.exact, reading.method)
+                found.append(dict(zip(names, cells, strict=True)))
         return pd.DataFrame(found)
+
+
+def _layers(reading: Reading) -> list[tuple[str, str]]:
+    """Return name and value of each layer, unless they are in the reading's own text."""
+    ranges = reading.details.get("layers")
+    if ranges is not None:
+        return [(name, f"from {low:.4g} to {high:.4g}") for name, (low, high) in ranges.items()]
+    if len(reading.labels) <= INLINE:
+        return []
+    values, errors = np.broadcast_arrays(reading.value, reading.stderr)
+    parts = zip(reading.labels, values, errors, strict=True)
+    return [(name, f"{value:.4g}" + (f" ± {e:.1g}" if e else "")) for name, value, e in parts]
+
+
+def _more(lines: list[tuple[str, str]]) -> str:
+    return f"and {len(lines) - LINES} more"

@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
+import numpy as np
 import torch
-from pydantic import Field
 
 from ..problem import Problem
 from ..specs import spec
-from .ascent import Hill, Region, quadratic, rounding, worst_rise
+from .ascent import Hill, Place, Radius, Region, Times, quadratic, worst_rise
 from .contract import About, Measured
 from .effort import Effort
-
-Radius = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(gt=0, le=10_000)]
+from .rounding import lost, settled
 
 
 @spec
 class SamSharpness:
-    """max_{‖δ‖₂ ≤ ρ} L(θ + δ) − L(θ), by projected ascent with restarts.
+    """max_{‖δ‖₂ ≤ ρ} L(θ + δ) − L(θ), by projected ascent from several starts (`ascent`).
 
-    The first ascent starts at θ, along the gradient; the others start at random points of the
-    sphere. For ρ → 0 at a minimum it is ½ ρ² max(λ_max, 0).
+    For ρ → 0 at a minimum it is ½ ρ² max(λ_max, 0).
 
     Reference: Foret et al., Sharpness-aware minimization, ICLR 2021.
     """
 
     rho: Radius = 0.05
-    steps: Count = 20
-    restarts: Count = 3
+    steps: Times = 50
+    restarts: Times | None = None
     about: ClassVar[About] = About(
         "S_ρ",
         "the largest rise of the loss in a ball of radius ρ",
         "max_{‖δ‖₂ ≤ ρ} L(θ + δ) − L(θ)",
-        "restarts × steps gradients and two products with the Hessian",
+        "about 10 gradients a start, 20 products with the Hessian for the starts",
         "the best rise that was found, a lower bound of the maximum: more steps and restarts can "
-        "only raise it. At a small radius compare details['quadratic'] with details['rounding']",
+        "only raise it",
         exact="no: a lower bound of the maximum",
     )
 
@@ -48,7 +45,7 @@ class SamSharpness:
 
 @spec
 class OneStepSharpness:
-    """max(0, L(θ + ρ ∇L/‖∇L‖) − L(θ)), the rise that SAM's ascent step sees.
+    """max(0, L(θ + ρ ∇L/‖∇L‖) − L(θ)), the rise that SAM's ascent step sees, in float64.
 
     δ = 0 is in the ball too, so a fall of the loss counts as zero (details['rise'] keeps the sign).
     It is zero where the gradient is zero: SAM makes no ascent there.
@@ -68,15 +65,25 @@ class OneStepSharpness:
         """Measure."""
         effort.expect(3)
         region = Region(torch.ones(problem.size, dtype=torch.float64), self.rho, "l2")
-        hill = Hill(problem, region, effort)
+        hill = Hill(problem.precise, region, effort)
         foot = hill.foot
         there = hill.at(region.farthest(foot.slope))
         details = {
             "rise": there.value - foot.value,
             "gradient_norm": float(foot.slope.norm()),
             "loss": foot.value,
-            "quadratic": quadratic(problem, foot.slope @ there.u, there.u, effort),
-            "rounding": rounding(problem, foot.value),
+            "quadratic": quadratic(problem.precise, foot.slope @ there.u, there.u, effort),
         }
         method = "one step along the gradient" if foot.slope.any() else "zero gradient: no step"
-        return Measured(max(0.0, there.value - foot.value), 0.0, True, method, details=details)
+        error = self._rounding(problem.precise, foot, there)
+        return settled(max(0.0, there.value - foot.value), error, method, details=details)
+
+    def _rounding(self, problem: Problem, foot: Place, there: Place) -> float:
+        """Return the rounding of both losses, and that of the direction near a stationary point."""
+        error = lost(problem, Problem.value)
+        with problem.moved(there.u):
+            error += lost(problem, Problem.value)
+        slope = lost(problem, lambda part: part.value_and_gradient()[1].to("cpu", torch.float64))
+        length = float(foot.slope.norm())
+        turned = float(np.linalg.norm(slope)) / length if length else 0.0
+        return float(error + self.rho * float(there.slope.norm()) * turned * (1 + turned))

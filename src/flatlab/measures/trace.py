@@ -1,96 +1,124 @@
-"""The trace of a curvature matrix, of all parameters and layer by layer."""
+"""The trace of a curvature matrix, its diagonal, and its Frobenius norm: sums by random probes."""
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.linalg import norm
+from torch import Tensor
 
 from ..errors import UserError
 from ..problem import Problem
 from ..problem.batches import chosen, joined
 from ..problem.certificate import linear_in_each_parameter
-from ..problem.examples import exact_traces
+from ..problem.examples import exact_diagonal, exact_traces, mixing
 from ..problem.ghost import CHUNK
-from ..problem.selection import layer_of
 from ..specs import spec
 from .contract import About, Measured, Vector
 from .effort import Effort
-from .eigenvalues import Kind, Limit, Tolerance
-from .probes import Survey, dense_within, orthogonal_to, sample, sketch, survey
+from .eigenvalues import EXACT, Kind, Limit, Tolerance
+from .exact import whole
+from .lanczos import ROUNDING
+from .probes import SKETCH, in_two_parts, sample
+from .rounding import lost, rounding, scaled, settled
 
-Method = Literal["auto", "exact", "dense", "probes"]
-
-# Exact traces need one backward pass for each output of an example, dense ones one product for each
-# parameter. Up to these numbers they are preferred to an estimate.
+# Exact traces need one backward pass for each output of an example. Up to this number they are
+# preferred to an estimate.
 MOST_OUTPUTS = 64
-MOST_PARAMETERS = 48
-# Size of the first groups of examples under a budget; later groups grow.
-FIRST, MOST = 2, 2 * CHUNK
+ROWS = "exact, per-example gradients"
+
+Compute = Callable[[Problem, str, Callable[[], None]], Vector]
+Fold = Callable[[Vector], Any]
 
 
-def route(problem: Problem, matrix: str, method: str, effort: Effort) -> str:
-    """Return how a trace (or a diagonal) is found: "exact", "dense" or "probes".
+@spec
+class _OfDiagonal:
+    """A linear function of the diagonal of a matrix."""
 
-    "exact" uses per-example gradients. It works for the Gauss–Newton, Fisher and Gram matrices, and
-    for the Hessian if the network is linear in each parameter alone, because then Tr ∇²L = Tr GGN.
-    """
-    if method in ("dense", "probes"):
-        return method
-    outputs = problem.outputs[0][0].numel()
-    mixed = problem.mode == "train" and problem.has_batchnorm
-    fits = not mixed and (matrix != "hessian" or linear_in_each_parameter(problem, effort.seed))
-    if method == "exact":
-        if not fits:
+    matrix: Kind = "hessian"
+    method: Literal["auto", "exact", "dense", "probes"] = "auto"
+    tolerance: Tolerance = 0.1
+    max_products: Limit = 400
+
+    def _by_rows(
+        self, problem: Problem, effort: Effort, compute: Compute
+    ) -> tuple[Vector, Vector] | None:
+        """Return what follows from the gradients of single examples, and its rounding.
+
+        A trace or a diagonal does for GGN, Fisher and Gram matrices, and for the Hessian of a
+        network that is linear in each parameter alone, if the budget pays for all examples. A whole
+        matrix that another measure has computed is cheaper still. None if it does not follow.
+        """
+        kind, auto = self.matrix, self.method == "auto"
+        if self.method in ("dense", "probes") or (auto and kind in problem.known):
+            return None
+        fits = mixing(problem) is None and (
+            kind != "hessian" or linear_in_each_parameter(problem, effort.seed)
+        )
+        if self.method == "exact" and not fits:
             raise UserError(
                 "the exact trace needs a network that is linear in each parameter alone (ReLU, "
                 "max-pooling, fixed statistics), measured outside mode='train': use method='auto'"
             )
-        return "exact"
-    if fits and outputs <= MOST_OUTPUTS:
-        return "exact"
-    return "dense" if problem.size <= MOST_PARAMETERS else "probes"
+        outputs = problem.outputs[0][0].numel()
+        if not fits or (auto and outputs > MOST_OUTPUTS):
+            return None
+        exact = problem.precise
+        chunks = sum(-(-len(x) // CHUNK) for x, _ in exact.batches)
+        passes = chunks * (1 if kind == "fisher" else outputs)
+        effort.expect(passes, 1 / chunks)
+        if effort.affordable(0, 1) < passes:
+            return None
+        if effort.budget.seconds is not None:  # what a few examples cost
+            few, began = copy.copy(exact), effort.seconds
+            rows = np.arange(min(CHUNK, exact.n))
+            few.batches, few.n = joined(chosen(exact.batches, rows)), len(rows)
+            compute(few, kind, effort.spend)
+            if effort.affordable((effort.seconds - began) / few.n, 0) < exact.n:
+                return None
+        values = compute(exact, kind, effort.spend)
+        size = ROUNDING * float(np.abs(values).max(initial=0.0))
+        return values, lost(exact, lambda part: compute(part, kind, lambda: None)) + size
 
+    def _folded(
+        self, problem: Problem, effort: Effort, compute: Compute, fold: Fold, labels: Any = ()
+    ) -> Measured:
+        """Return fold(diagonal): exactly, or as E fold(g ⊙ A g) over signs g."""
+        rows = self._by_rows(problem, effort, compute)
+        if rows is not None:
+            return settled(fold(rows[0]), fold(rows[1]), ROWS, labels=labels)
+        known = whole(problem, self.matrix, effort, self.method)
+        if known is not None:
+            scale = float(np.abs(known.diagonal).sum())
+            error = np.max(rounding(problem.precise, self.matrix).trace(fold, scale))
+            return settled(fold(known.diagonal), float(error), known.how, labels=labels)
+        return self._estimate(problem, effort, fold, labels)
 
-def by_examples(
-    problem: Problem, matrix: str, effort: Effort, fold: Callable[[dict[str, float]], Vector]
-) -> Survey:
-    """Average `fold` of the traces of the parameters' blocks over the examples.
+    def _estimate(self, problem: Problem, effort: Effort, fold: Fold, labels: Any) -> Measured:
+        matrix, noise = scaled(problem, self.matrix)
+        effort.expect(100)
 
-    It takes all examples or, under a budget, as many as that allows, in random order.
-    """
-    kind = "ggn" if matrix == "hessian" else matrix
+        def probe(i: int) -> Vector:
+            g = effort.signs("diagonal", i, problem.size)
+            return np.asarray(fold((g * (matrix @ g)).numpy()))
 
-    def mean_of(rows: NDArray[np.int64]) -> Vector:
-        return fold(exact_traces(_part(problem, rows), kind, effort.spend))
+        def wish(mean: Vector, error: Vector) -> tuple[float, float]:
+            return float(norm(error)), self.tolerance * float(norm(mean))
 
-    if effort.limited:
-        return survey(mean_of, problem.n, effort, FIRST, MOST)
-    expect_passes(problem, kind, effort)
-    whole = fold(exact_traces(problem, kind, effort.spend))
-    return Survey(whole, 0.0 * whole, problem.n, problem.n, 1)
-
-
-def expect_passes(problem: Problem, kind: str, effort: Effort) -> None:
-    """Announce one backward pass for each output and each chunk of examples."""
-    passes = 1 if kind == "fisher" else problem.outputs[0][0].numel()
-    pieces = sum(-(-len(x) // CHUNK) for x, _ in problem.batches)
-    effort.expect(passes * pieces, 1 / pieces)
-
-
-def _part(problem: Problem, rows: NDArray[np.int64]) -> Problem:
-    """Return the problem on some of its examples."""
-    made = copy.copy(problem)
-    made.__dict__.pop("outputs", None)  # cached, of all examples
-    made.batches, made.n = joined(chosen(problem.batches, rows), None), len(rows)
-    return made
+        drawn = sample(probe, effort, wish, self.max_products)
+        values = noise.unit * drawn.mean
+        error = noise.unit * drawn.stderr + noise.trace(fold, float(np.abs(values).max()))
+        method = drawn.said(f"Hutchinson, {len(drawn.rows)} probes")
+        return drawn.measured(values, error, method, labels=labels)
 
 
 @spec
-class Trace:
+class Trace(_OfDiagonal):
     """Tr A: exact through per-example gradients where possible, otherwise by Hutch++.
 
     With Q an orthonormal basis of the range of a sketch and g of independent signs,
@@ -98,63 +126,42 @@ class Trace:
         Tr A = Tr QᵀAQ + E gᵀ(I − QQᵀ) A (I − QQᵀ) g
     """
 
-    matrix: Kind = "hessian"
-    method: Method = "auto"
     tolerance: Tolerance = 0.03
-    max_products: Limit = 400
     about: ClassVar[About] = About(
         "Tr",
         "the trace: the sum of all eigenvalues",
         "Tr ∇²L; for networks linear in each parameter alone, (1/n) Σ_i Tr J_iᵀ (∂²ℓ_i/∂f²) J_i",
-        "exact: one backward pass for each output; otherwise 30 to 400 products",
+        "exact: one backward pass for each output; otherwise 40 to 400 products",
         "positive and negative curvature cancel in it. ReLU kinks are not seen",
-        exact="yes for GGN, Fisher, Gram, and a Hessian linear in each parameter alone; "
+        exact=f"{EXACT}, for GGN, Fisher, Gram, and a Hessian linear in each parameter alone; "
         "otherwise a standard error",
     )
 
     def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
-        way = route(problem, self.matrix, self.method, effort)
-        if way == "exact":
-            found = by_examples(
-                problem, self.matrix, effort, lambda traces: np.array([sum(traces.values())])
-            )
-            return found.measured()
-        matrix = problem.matrix(self.matrix)
-        dense = dense_within(matrix, effort) if way == "dense" else None
-        if dense is not None:
-            return Measured(float(dense.trace()), 0.0, True, "exact, dense")
-        effort.expect(60)
-        Q, AQ = sketch(matrix, effort)
-        large = float((Q * AQ).sum())
+        return self._folded(problem, effort, exact_traces, lambda diagonal: float(diagonal.sum()))
 
-        def probe(i: int) -> np.ndarray:
-            v = orthogonal_to(Q, effort.signs("trace", i, problem.size))
-            return np.array([float(v @ (matrix @ v))])
+    def _estimate(self, problem: Problem, effort: Effort, fold: Fold, labels: Any) -> Measured:
+        (matrix, noise), tolerance = scaled(problem, self.matrix), self.tolerance
+        value, drawn = in_two_parts(matrix, effort, "trace", _inner, tolerance, self.max_products)
+        value *= noise.unit
+        error = noise.unit * float(drawn.stderr[0]) + float(noise.trace(fold, abs(value)))
+        method = drawn.said(f"Hutch++, {len(drawn.rows)} probes")
+        return drawn.measured(value, error, noise.said(method, tolerance * abs(value)))
 
-        drawn = sample(
-            probe,
-            effort,
-            lambda mean, error: float(error[0]) <= self.tolerance * abs(large + float(mean[0])),
-            self.max_products,
-        )
-        return Measured(
-            large + float(drawn.mean[0]), float(drawn.stderr[0]), False,
-            f"Hutch++, {len(drawn.rows)} probes", drawn.dof, drawn.complete,
-        )  # fmt: skip
+
+def _inner(v: Tensor, Av: Tensor) -> float:
+    """Return ⟨v, Av⟩, summed over columns."""
+    return float(v @ Av if v.ndim == 1 else (v * Av).sum())
 
 
 @spec
-class LayerTrace:
+class LayerTrace(_OfDiagonal):
     """The trace of every layer's diagonal block, exactly or by Hutchinson's estimator.
 
     With g of independent signs, E g_lᵀ (A g)_l = Tr A_ll, so one probe serves all layers.
     """
 
-    matrix: Kind = "hessian"
-    method: Method = "auto"
-    tolerance: Tolerance = 0.1
-    max_products: Limit = 400
     about: ClassVar[About] = About(
         "Tr by layer",
         "the trace of each layer's diagonal block; they add up to the trace",
@@ -165,39 +172,85 @@ class LayerTrace:
     )
 
     def read(self, problem: Problem, effort: Effort) -> Measured:
-        """Measure; the tolerance is relative to the largest layer."""
+        """Measure; the tolerance is relative to the norm of all layers' traces."""
         layers = problem.layers
 
-        def by_layer(traces: dict[str, float]) -> Vector:
-            totals = dict.fromkeys(layers, 0.0)
-            for name, value in traces.items():
-                totals[name if name in totals else layer_of(name)] += value
-            return np.array(list(totals.values()))
+        def fold(diagonal: Vector) -> Vector:
+            return np.array([float(diagonal[part].sum()) for part in layers.values()])
 
-        way = route(problem, self.matrix, self.method, effort)
-        if way == "exact":
-            found = by_examples(problem, self.matrix, effort, by_layer)
-            return found.measured(tuple(layers))
-        matrix = problem.matrix(self.matrix)
-        dense = dense_within(matrix, effort) if way == "dense" else None
-        if dense is not None:
-            diagonal = dense.diagonal()
-            values = np.array([float(diagonal[part].sum()) for part in layers.values()])
-            return Measured(values, 0.0 * values, True, "exact, dense", labels=tuple(layers))
-        effort.expect(100)
+        return self._folded(problem, effort, exact_traces, fold, tuple(layers))
 
-        def probe(i: int) -> np.ndarray:
-            g = effort.signs("layers", i, problem.size)
-            product = g * (matrix @ g)
-            return np.array([float(product[part].sum()) for part in layers.values()])
 
-        drawn = sample(
-            probe,
-            effort,
-            lambda mean, error: bool(error.max() <= self.tolerance * np.abs(mean).max()),
-            self.max_products,
-        )
-        return Measured(
-            drawn.mean, drawn.stderr, False, f"Hutchinson, {len(drawn.rows)} probes",
-            drawn.dof, drawn.complete, tuple(layers),
+@spec
+class Diagonal(_OfDiagonal):
+    """Every A_jj: exactly from per-example gradients, or as E g_j (A g)_j over signs g.
+
+    If the network is linear in each parameter alone, the Hessian's diagonal is the Gauss–Newton
+    one. The error of an estimate is the standard error of each entry. A budget too small for all
+    examples makes it an estimate: a part of them would say nothing about a parameter that only
+    other examples use.
+    """
+
+    max_products: Limit = 200
+    about: ClassVar[About] = About(
+        "diag",
+        "the diagonal: the curvature along each parameter alone",
+        "∂²L/∂θ_j² for every parameter j",
+        "exact: one backward pass for each output; otherwise up to 200 products",
+        "depends on the choice of coordinates; entries of an estimate have large errors",
+        exact="as the trace; a standard error for each entry otherwise",
+        permutation="moves",
+    )
+
+    def read(self, problem: Problem, effort: Effort) -> Measured:
+        """Measure; an estimate stops when its RMS error is small compared with the norm.
+
+        Details have each layer's smallest and largest entry.
+        """
+        found = self._folded(problem, effort, exact_diagonal, lambda diagonal: diagonal)
+        values = np.asarray(found.value)
+        parts = {name: values[part] for name, part in problem.layers.items()}
+        ranges = {name: (float(part.min()), float(part.max())) for name, part in parts.items()}
+        return replace(found, details={**found.details, "layers": ranges})
+
+
+@spec
+class Frobenius:
+    """‖A‖_F = (Σ λ_i²)^½, from its square.
+
+    With Q and g as for the trace, ‖A‖_F² = ‖AQ‖_F² + E ‖A(I − QQᵀ)g‖². The error of the root is
+    that of the square over 2‖A‖_F.
+    """
+
+    matrix: Kind = "hessian"
+    method: Literal["auto", "dense", "probes"] = "auto"
+    tolerance: Tolerance = 0.03
+    max_products: Limit = 400
+    about: ClassVar[About] = About(
+        "‖·‖_F",
+        "the Frobenius norm: the root of the sum of squared eigenvalues",
+        "(Σ_i λ_i²)^½",
+        "40 to 400 products",
+        "dominated by the few largest eigenvalues",
+        exact=f"{EXACT}; otherwise a standard error",
+    )
+
+    def read(self, problem: Problem, effort: Effort) -> Measured:
+        """Measure."""
+        known = whole(problem, self.matrix, effort, self.method)
+        if known is not None:
+            norm = math.hypot(*known.eigen[0])
+            return settled(norm, rounding(problem.precise, self.matrix).size(norm), known.how)
+        matrix, noise = scaled(problem, self.matrix)
+        square, drawn = in_two_parts(
+            matrix, effort, "frobenius", _square, 2 * self.tolerance, self.max_products,
+            width=2 * SKETCH,
         )  # fmt: skip
+        root, error = math.sqrt(square), float(drawn.stderr[0])
+        norm, error = noise.unit * root, noise.unit * (error / (2 * root) if root else error)
+        method = noise.said(drawn.said(f"{len(drawn.rows)} probes"), self.tolerance * norm)
+        return drawn.measured(norm, error + noise.size(norm), method)
+
+
+def _square(v: Tensor, Av: Tensor) -> float:
+    return float(Av.square().sum())

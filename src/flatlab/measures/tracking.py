@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError, whole_number
+from ..randomness import global_states_kept
 from . import Budget, Readings
-from .eigenvalues import Memory
 from .measuring import Chosen, Subject, choose, read_all, require_rereadable
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Tracker:
-    """Measures a model every `every` steps; λ_max starts from the last eigenvector.
+    """Measures a model every `every` steps.
 
     >>> import torch
     >>> model = torch.nn.Linear(3, 1)
@@ -32,18 +32,11 @@ class Tracker:
     [0, 10]
 
     Args:
-        measures: As for `measure`.
         every: Measure at steps that are multiples of this.
         loss: As for `measure`; may be left out with `fl.train`, which knows its own.
         data: As for `measure`, but no generator, which can be read only once; may be left out with
             `fl.train`.
-        mode: As for `measure`.
-        params: As for `measure`.
-        seed: As for `measure`.
-        budget: As for `measure`.
-        dtype: As for `measure`.
-        reference: As for `measure`.
-        skip: As for `measure`.
+        measures, mode, params, seed, budget, dtype, reference, skip: As for `measure`.
     """
 
     def __init__(
@@ -64,17 +57,16 @@ class Tracker:
         require_rereadable(data)
         self.measures, self.every = choose(measures), whole_number("every", every, least=1)
         self.loss, self.data, self.skip = loss, data, skip
-        self.options: dict[str, Any] = {
-            "mode": mode, "params": params, "dtype": dtype, "reference": reference,
-        }  # fmt: skip
+        self.options: dict[str, Any] = {"mode": mode, "params": params}
+        self.options |= {"dtype": dtype, "reference": reference}
         self.seed, self.budget = whole_number("seed", seed), Budget.of(budget)
         self.rows: list[dict[str, float]] = []
         self.readings: list[tuple[int, Readings]] = []
-        self._memories = {name: Memory() for name in self.measures}
 
     def __call__(self, model: nn.Module, step: int) -> Readings | None:
         """Measure if it is time; return the readings, or None."""
-        if whole_number("step", step, least=0) % self.every:
+        step = whole_number("step", step, least=0)
+        if step % self.every:
             return None
         if self.loss is None or self.data is None:
             raise UserError("a Tracker in a loop of your own needs loss= and data=")
@@ -82,11 +74,10 @@ class Tracker:
 
     def take(self, model: nn.Module, step: int, loss: Any, data: Any) -> Readings:
         """Measure now."""
-        with torch.random.fork_rng(devices=[]):
+        step = whole_number("step", step, least=0)
+        with torch.random.fork_rng(devices=[]), global_states_kept():
             subject = Subject.of(model, loss, data, **self.options)
-            readings = read_all(
-                subject, self.measures, self.seed, self.budget, self.skip, memories=self._memories
-            )
+            readings = read_all(subject, self.measures, self.seed, self.budget, self.skip)
         self.rows.append({"step": step, **columns_of(readings)})
         self.readings.append((step, _light(readings)))
         return readings

@@ -1,6 +1,6 @@
 """A model, a loss and data as one function of the parameters, and its derivatives."""
 
-from .matrix import Matrix as Matrix
+from .operators import Matrix as Matrix
 from .problem import MODES as MODES
 from .problem import Problem as Problem
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,20 +16,20 @@ from torch.utils.data import IterableDataset, default_collate
 
 from ..data import Dataset
 from ..errors import FlatlabError, UserError, in_words, whole_number
-from ..randomness import generator
-from .fingerprint import same_examples
-from .loaders import undisturbed
+from ..randomness import generator, global_states_kept
 from .losses import first_line
 
 Batch = tuple[Tensor, Tensor]
-ACCEPTED = (
-    "a pair of tensors (x, y), a flatlab or torch Dataset, or a DataLoader of such pairs"
-)  # fmt: skip
-
+ACCEPTED = "a pair of tensors (x, y), a flatlab or torch Dataset, or a DataLoader of such pairs"
 EMPTY = "data is empty: there is nothing to measure. Give at least one example"
 
+# Names of labels in a batch that is a dict.
+LABELS = ("y", "label", "labels", "target", "targets")
 # Number of examples of a torch Dataset that are stacked at a time.
 STACKED = 1024
+# Difference of two passes over the data, relative to the sum of absolute values: rounding of sums
+# is far below, one changed example of a million above.
+TOLERANCE = 1e-7
 
 
 def batches_of(data: Any, batch_size: int | None) -> list[Batch]:
@@ -41,22 +42,24 @@ def batches_of(data: Any, batch_size: int | None) -> list[Batch]:
     size = None if batch_size is None else whole_number("batch_size", batch_size, least=1)
     if isinstance(data, Dataset):
         data = (torch.tensor(data.x_train), torch.tensor(data.y_train))
+    if isinstance(data, Mapping):
+        data = _pair_of(data)
     if _is_pair(data):
         return cut(_batch(data), size)
     listed = _is_map(data)
     bare = isinstance(data, list | tuple) and bool(data) and isinstance(data[0], Tensor)
-    wrong = bare or isinstance(data, Tensor | str | bytes | Mapping)
+    wrong = bare or isinstance(data, Tensor | str | bytes)
     if wrong or not (listed or isinstance(data, Iterable)):
         raise UserError(f"data must be {ACCEPTED}, got {in_words(data)}")
     if size is not None and not listed:
         raise UserError("batch_size is for a pair or a Dataset: a loader has its own batches")
     read = _stacked if listed else _read
-    with undisturbed(data):
+    with _undisturbed(data):
         found = read(data)
         if not found:
             raise UserError(EMPTY)
         again = found if not listed and iter(data) is data else read(data)
-    if again is not found and not same_examples(found, again):
+    if again is not found and not _same_examples(found, again):
         raise UserError(
             f"the {'Dataset' if listed else 'loader'} gives other examples on a second pass "
             "(random augmentation, or shuffle with drop_last): measure on a fixed sample, e.g. "
@@ -86,36 +89,24 @@ def chosen(batches: Sequence[Batch], rows: NDArray[np.int64]) -> list[Batch]:
     return found
 
 
-def drawn(batches: Sequence[Batch], count: int, seed: int, purpose: str, index: int = 0) -> (
-    list[Batch]
-):  # fmt: skip
-    """Return `count` random examples of all the data in their order, or all if there are fewer."""
+def drawn(batches: Sequence[Batch], count: int, seed: int, purpose: str) -> list[Batch]:
+    """Return `count` random examples, or all if there are fewer, in their order and joined."""
     n = sum(len(x) for x, _ in batches)
-    rows = generator(seed, purpose, index).choice(n, min(count, n), replace=False)
-    return chosen(batches, rows)
+    rows = generator(seed, purpose).choice(n, min(count, n), replace=False)
+    return joined(chosen(batches, rows))
 
 
-def joined(batches: Sequence[Batch], most: int | None) -> list[Batch]:
-    """Join neighbouring batches of one example shape into batches of at most `most` rows."""
-    groups: list[list[Batch]] = []
-    for batch in batches:
-        last = groups[-1] if groups else None
-        fits = last is not None and all(
-            old.shape[1:] == new.shape[1:] and old.dtype == new.dtype
-            for old, new in zip(last[0], batch, strict=True)
-        )
-        if last is not None and fits:
-            rows = sum(len(x) for x, _ in last) + len(batch[0])
-            fits = most is None or rows <= most
-        if last is not None and fits:
-            last.append(batch)
-        else:
-            groups.append([batch])
-    return [
-        group[0] if len(group) == 1 else (torch.cat([x for x, _ in group]),
-                                          torch.cat([y for _, y in group]))
-        for group in groups
-    ]  # fmt: skip
+def joined(batches: Sequence[Batch]) -> list[Batch]:
+    """Join neighbouring batches whose examples have the same shapes and dtypes."""
+
+    def form(batch: Batch) -> list[Any]:
+        return [(part.shape[1:], part.dtype) for part in batch]
+
+    found = []
+    for _, group in itertools.groupby(batches, form):
+        xs, ys = zip(*group, strict=True)
+        found.append((torch.cat(xs), torch.cat(ys)) if len(xs) > 1 else (xs[0], ys[0]))
+    return found
 
 
 def _read(loader: Iterable[Any]) -> list[Batch]:
@@ -136,13 +127,74 @@ def _stacked(dataset: Any) -> list[Batch]:
                 f"the examples of {type(dataset).__name__} do not stack into (x, y): pass a "
                 "DataLoader whose collate_fn makes such batches"
             ) from None
-    stacks = joined(found, None)
+    stacks = joined(found)
     if len(stacks) > 1:
         raise UserError(
             f"the examples of {type(dataset).__name__} have different shapes: pass a DataLoader "
             "whose collate_fn makes batches (x, y)"
         )
     return stacks
+
+
+def _pair_of(batch: Mapping[Any, Any]) -> tuple[Any, Any]:
+    """Return (x, y) of a dict with two entries, one of them named as labels are."""
+    labels = [name for name in batch if name in LABELS]
+    others = [name for name in batch if name not in LABELS]
+    if len(labels) != 1 or len(others) != 1:
+        raise UserError(
+            f"data must be pairs (x, y), or dicts of one input and one of {', '.join(LABELS)}, "
+            f"got {type(batch).__name__} with {', '.join(map(str, batch))}: join several inputs in "
+            "one tensor and take them apart in a module, see docs/measures.md"
+        )
+    return batch[others[0]], batch[labels[0]]
+
+
+@contextlib.contextmanager
+def _undisturbed(loader: Any) -> Iterator[None]:
+    """Restore the global random states and the loader's generators after the block.
+
+    Inside the block, the loader and its samplers draw from clones of their generators.
+    """
+    sampler, batches = getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)
+    holders = [loader, sampler, batches, getattr(batches, "sampler", None)]
+    owned = [(each, getattr(each, "generator", None)) for each in holders]
+    before = [(each, own) for each, own in owned if isinstance(own, torch.Generator)]
+    clones = {id(own): own.clone_state() for _, own in before}
+    try:
+        for each, own in before:
+            each.generator = clones[id(own)]
+        with torch.random.fork_rng(devices=[]), global_states_kept():
+            yield
+    finally:
+        for each, own in before:
+            each.generator = own
+
+
+def _same_examples(first: Sequence[Batch], second: Sequence[Batch]) -> bool:
+    """Return whether two passes give the same pairs (x_i, y_i), in any order.
+
+    Each example becomes one number s_i = Σ_p w_p x_ip with a fixed random weight for each position
+    p, so flipping or permuting an example changes it. Its label becomes a number t_i in the same
+    way. Sums of s, t, their squares and their product over all examples do not depend on the order.
+    """
+    ours, theirs = (torch.cat([_moments(*batch) for batch in each], 1) for each in (first, second))
+    if ours.shape != theirs.shape:
+        return False
+    apart = (ours.sum(1) - theirs.sum(1)).abs()
+    return bool((apart <= TOLERANCE * ours.abs().sum(1)).all())
+
+
+def _moments(x: Tensor, y: Tensor) -> Tensor:
+    s, t = _projected(x, "x"), _projected(y, "y")
+    return torch.stack([s, s * s, t, t * t, s * t])
+
+
+def _projected(part: Tensor, name: str) -> Tensor:
+    """Return s or t, one number for each example, in float64."""
+    part = torch.view_as_real(part) if part.is_complex() else part
+    flat = part.reshape(len(part), -1).to("cpu", torch.float64)
+    weights = generator(0, f"fingerprint of {name}").normal(size=flat.shape[1])
+    return flat @ torch.as_tensor(weights)
 
 
 @contextlib.contextmanager
@@ -166,18 +218,20 @@ def _is_map(data: Any) -> bool:
 
 
 def _is_pair(data: Any) -> bool:
-    return isinstance(data, list | tuple) and len(data) == 2 and not _nested(data[0])
-
-
-def _nested(item: Any) -> bool:
-    return isinstance(item, list | tuple) and any(hasattr(part, "shape") for part in item)
+    """Return whether it is (x, y), not two batches."""
+    if not isinstance(data, list | tuple) or len(data) != 2 or isinstance(data[0], Mapping):
+        return False
+    listed = isinstance(data[0], list | tuple)
+    return not (listed and any(hasattr(part, "shape") for part in data[0]))
 
 
 def _batch(item: Any) -> Batch:
+    if isinstance(item, Mapping):
+        item = _pair_of(item)
     if not isinstance(item, list | tuple) or len(item) != 2:
         raise UserError(
             f"a batch must be a pair (x, y), got {in_words(item)}: a model with several inputs is "
-            "measured through a module that takes them as one tensor"
+            "measured through a module that takes them as one tensor, see docs/measures.md"
         )
     try:
         x, y = (torch.as_tensor(part) for part in item)

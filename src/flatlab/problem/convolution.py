@@ -13,7 +13,7 @@ takes 10 to 20 % less time.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,82 +22,56 @@ from torch.overrides import TorchFunctionMode
 
 _CONVOLUTIONS = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
 
-
-class _Shape(NamedTuple):
-    """Stride, padding and the like: how a convolution moves over its input."""
-
-    stride: list[int]
-    padding: list[int]
-    dilation: list[int]
-    groups: int
-
-    def forward(self, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
-        made: Tensor = torch.ops.aten.convolution(
-            x, w, bias, self.stride, self.padding, self.dilation, False, [0], self.groups
-        )
-        return made
-
-    def backward(
-        self, g: Tensor, x: Tensor, w: Tensor, wanted: list[bool]
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Return the wanted ones of the gradients at x, w and the bias."""
-        made: tuple[Tensor | None, Tensor | None, Tensor | None]
-        made = torch.ops.aten.convolution_backward(
-            g, x, w, [len(w)], self.stride, self.padding, self.dilation, False, [0], self.groups,
-            wanted,
-        )  # fmt: skip
-        return made
+# How a convolution moves over its input, as torch's own functions take it: stride, padding,
+# dilation, whether it is transposed, output padding, groups.
+Geometry = tuple[list[int], list[int], list[int], bool, list[int], int]
+convolution: Any = torch.ops.aten.convolution
+convolution_backward: Any = torch.ops.aten.convolution_backward
 
 
 class _Convolution(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor | None, shape: _Shape) -> Tensor:
+    def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor | None, place: Geometry) -> Any:
         ctx.save_for_backward(x, w)
-        ctx.shape = shape
-        return shape.forward(x, w, bias)
+        ctx.place = place
+        return convolution(x, w, bias, *place)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         wanted = list(ctx.needs_input_grad[:3])
-        made = _Backward.apply(g, *ctx.saved_tensors, ctx.shape, wanted)  # type: ignore[no-untyped-call]
+        made = _Backward.apply(g, *ctx.saved_tensors, ctx.place, wanted)  # type: ignore[no-untyped-call]
         return *made, None
 
 
 class _Backward(Function):
     @staticmethod
-    def forward(
-        ctx: Any, g: Tensor, x: Tensor, w: Tensor, shape: _Shape, wanted: list[bool]
-    ) -> Any:
+    def forward(ctx: Any, g: Tensor, x: Tensor, w: Tensor, place: Geometry, wanted: Any) -> Any:
         ctx.save_for_backward(g, x, w)
-        ctx.shape = shape
+        ctx.place = place
         ctx.set_materialize_grads(False)
-        return shape.backward(g, x, w, wanted)
+        return convolution_backward(g, x, w, [len(w)], *place, wanted)
 
     @staticmethod
     def backward(ctx: Any, v_x: Tensor | None, v_w: Tensor | None, v_bias: Tensor | None) -> Any:
         g, x, w = ctx.saved_tensors
-        shape: _Shape = ctx.shape
         at_g, at_x, at_w = None, None, None
         needs_g, needs_x, needs_w = ctx.needs_input_grad[:3]
         if needs_g:
-            parts = [] if v_x is None else [shape.forward(v_x, w, None)]
-            parts += [] if v_w is None else [shape.forward(x, v_w, None)]
+            parts = [] if v_x is None else [convolution(v_x, w, None, *ctx.place)]
+            parts += [] if v_w is None else [convolution(x, v_w, None, *ctx.place)]
             parts += [] if v_bias is None else [v_bias.view(-1, *[1] * (g.ndim - 2)).expand_as(g)]
             at_g = sum(parts[1:], parts[0]) if parts else None
-        if (v_w is not None and needs_x) or (v_x is not None and needs_w):
-            wanted = [v_w is not None and needs_x, v_x is not None and needs_w, False]
-            at_x, at_w, _ = shape.backward(
-                g, x if v_x is None else v_x, w if v_w is None else v_w, wanted
-            )
+        wanted = [v_w is not None and needs_x, v_x is not None and needs_w, False]
+        if any(wanted):
+            others = (x if v_x is None else v_x, w if v_w is None else v_w)
+            at_x, at_w, _ = convolution_backward(g, *others, [len(w)], *ctx.place, wanted)
         return at_g, at_x, at_w, None, None
 
 
 class FastConvolutions(TorchFunctionMode):
     """While it is active, convolutions of batches on the CPU are differentiated as above."""
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Replace convolutions; pass every other function on to torch."""
         kwargs = kwargs or {}
         if func in _CONVOLUTIONS:
@@ -116,7 +90,7 @@ def _convolve(
     padding: Any = 0,
     dilation: Any = 1,
     groups: int = 1,
-) -> Tensor | None:
+) -> Any:
     """Return the convolution, or None where torch's own is to be used.
 
     That is for a single image, padding by name, another device, and under autocast, which would not
@@ -129,6 +103,5 @@ def _convolve(
     def each(value: Any) -> list[int]:
         return [value] * axes if isinstance(value, int) else list(value)
 
-    shape = _Shape(each(stride), each(padding), each(dilation), groups)
-    made: Tensor = _Convolution.apply(input, weight, bias, shape)  # type: ignore[no-untyped-call]
-    return made
+    place = (each(stride), each(padding), each(dilation), False, [0], groups)
+    return _Convolution.apply(input, weight, bias, place)  # type: ignore[no-untyped-call]

@@ -1,8 +1,9 @@
-"""The copy of a user's model that is measured."""
+"""The copy of a user's model that is measured, and its outputs as one tensor."""
 
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,12 +11,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ..errors import UserError
+from ..errors import UserError, in_words
 from .losses import first_line
+
+# The name under which the wrapper of torch.compile holds a module.
+COMPILED = "_orig_mod"
+# Outputs with several entries.
+SEVERAL = (list, tuple, Mapping)
 
 
 def copied(model: Any, dtype: str | None) -> nn.Module:
-    """Return a deep copy without gradients, in a dtype, or raise and say why there is none."""
+    """Return a deep copy without gradients, in a dtype, or raise and say why there is none.
+
+    It returns the tensor in its outputs, where there is no doubt which.
+    """
     if not isinstance(model, nn.Module):
         raise UserError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     if isinstance(model, torch.jit.ScriptModule):
@@ -36,12 +45,13 @@ def copied(model: Any, dtype: str | None) -> nn.Module:
     for module in made.modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
             module.sparse = False  # only affects how a gradient is stored
+    made.register_forward_hook(_tensor_of)
     return made if dtype is None else made.to(getattr(torch, dtype))
 
 
 def _copy(model: nn.Module) -> nn.Module:
     try:
-        return copy.deepcopy(model)
+        return _uncompiled(model)
     except (RuntimeError, TypeError) as error:
         text = first_line(error)
     for prefix, module in model.named_modules():
@@ -55,6 +65,36 @@ def _copy(model: nn.Module) -> nn.Module:
                     "it with prune.remove, after which pruned weights count as parameters"
                 )
     raise UserError(f"the model cannot be copied: {text}")
+
+
+def _uncompiled(model: nn.Module) -> nn.Module:
+    """Return a deep copy without torch.compile, whose code has no second derivatives.
+
+    The copy has the modules that were compiled where the original has their wrappers. What
+    `module.compile()` adds is not copied by torch.
+    """
+    memo: dict[int, Any] = {}
+    for module in reversed(list(model.modules())):  # inner modules first
+        inner = vars(module)["_modules"].get(COMPILED)
+        if inner is not None:
+            memo[id(module)] = copy.deepcopy(inner, memo)
+    made = copy.deepcopy(model, memo)
+    for module in made.modules():
+        own: Any = vars(module).get("forward")
+        if hasattr(own, "_torchdynamo_orig_callable"):  # compiled, it would run the original module
+            forward = inspect.unwrap(own, stop=lambda each: hasattr(each, "__self__"))
+            if getattr(forward, "__func__", None) is type(module).forward:
+                del module.forward
+    return made
+
+
+def plain_name(name: str) -> str:
+    """Return a parameter's name in the copy.
+
+    >>> plain_name("_orig_mod.0.weight")
+    '0.weight'
+    """
+    return name.replace(f"{COMPILED}.", "")
 
 
 def copied_again(model: nn.Module) -> nn.Module:
@@ -90,3 +130,34 @@ def require_numbers(model: nn.Module, params: Mapping[str, nn.Parameter]) -> Non
             f"the parameters are {' and '.join(kinds)}: measuring needs one dtype, pass "
             "dtype='float64' or select some with params="
         )
+
+
+def _tensor_of(module: nn.Module, given: Any, output: Any) -> Any:
+    """Return the logits, or the only entry that is there; otherwise the output as it is.
+
+    A batch of one example may have lost its first axis in a squeeze().
+    """
+    if isinstance(output, Tensor):
+        one = bool(given) and isinstance(given[0], Tensor) and given[0].shape[:1] == (1,)
+        return output[None] if one and output.shape[:1] != (1,) else output
+    named = isinstance(output, Mapping)
+    logits = output.get("logits") if named else getattr(output, "logits", None)
+    if isinstance(logits, Tensor):
+        return logits
+    several: Any = output.values() if named else output if isinstance(output, SEVERAL) else ()
+    present = [entry for entry in several if entry is not None]
+    return present[0] if len(present) == 1 else output
+
+
+def only_tensor(output: Any) -> Tensor:
+    """Return a model's output, or raise if it is not one tensor."""
+    if isinstance(output, Tensor):
+        return output
+    which = f" with {', '.join(map(str, output))}" if isinstance(output, Mapping) else ""
+    entry = next(iter(output), 0) if isinstance(output, Mapping) else 0
+    part = f"[{entry!r}]" if isinstance(output, SEVERAL) else ".…"
+    raise UserError(
+        f"the model returned {in_words(output)}{which}, one tensor or something with logits is "
+        f"needed: wrap it in a module whose forward returns self.model(x){part}, see "
+        "docs/measures.md"
+    )

@@ -8,7 +8,6 @@ squared norm is ‖δ‖²‖u‖². For several it is computed from that sum, o
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 
 import torch
@@ -16,11 +15,14 @@ from torch import Tensor, nn
 from torch.nn.functional import unfold
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from .batches import drawn, joined
+from .batches import drawn
 from .problem import Problem
+from .statistics import hooked
 
 # Number of random examples on which the layers' gradients must add up to autograd's.
 TRIED = 16
+# Both sums round by about this many units in the last place of the sum of their terms' sizes.
+ROUNDING = 1e3
 # Examples back-propagated together, few enough that patches of all layers roughly fit in the cache.
 CHUNK = 50
 
@@ -30,7 +32,6 @@ class Ghost:
 
     def __init__(self, problem: Problem, owners: dict[str, nn.Module]):
         self.problem, self.owners = problem, owners
-        self.layers = list(dict.fromkeys(owners.values()))
 
     @classmethod
     def of(cls, problem: Problem) -> Ghost | None:
@@ -48,133 +49,62 @@ class Ghost:
         if set(owners) != set(problem.params) or not all(map(_known, owners.values())):
             return None
         ghost = cls(problem, {name: owners[name] for name in problem.params})
-        return ghost if ghost._adds_up() else None
+        rows = drawn(problem.batches, TRIED, 0, "ghost")
+        return ghost if all(ghost._adds_up(x) for x, _ in rows) else None
 
-    def pieces(self, problem: Problem) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield (x, outputs, y) in chunks that fit in the cache."""
-        for (x, y), outputs in zip(problem.batches, problem.outputs, strict=True):
-            parts = (torch.split(part, CHUNK) for part in (x, outputs, y))
-            yield from zip(*parts, strict=True)
-
-    def norms(self, x: Tensor, times: int = 1) -> Callable[[Tensor], dict[str, Tensor]]:
+    def norms(self, x: Tensor, times: int) -> Callable[[Tensor], dict[str, Tensor]]:
         """Return v ↦ ‖J_iᵀ v_i‖² by parameter, for each example of x; called `times` times."""
-        backward, grams = self._backward(x), dict[nn.Module, Tensor]()
-
-        def norms(covectors: Tensor) -> dict[str, Tensor]:
-            return {
-                name: delta.sum(1).square().sum(1)
-                if u is None
-                else _weight_norms(self.owners[name], delta, u, grams, times)
-                for name, delta, u in backward(covectors)
-            }
-
-        return norms
+        run, grams, owners = _Pass(self, x), dict[nn.Module, Tensor](), self.owners
+        return lambda v: {
+            name: _norms(owners[name], delta, u, grams, times) for name, delta, u in run.backward(v)
+        }
 
     def squares(
         self, x: Tensor, weights: list[Tensor], vectors: list[Tensor], tick: Callable[[], None]
     ) -> Tensor:
         """Return Σ_ic w_ic (J_iᵀ v_ic)² of all parameters in one vector, in float64."""
-        backward, inputs = self._backward(x), dict[str, Tensor]()
+        run, inputs = _Pass(self, x), dict[str, Tensor]()
         zero = torch.zeros((), dtype=torch.float64, device=x.device)
         totals = dict.fromkeys(self.owners, zero)
         for weight, v in zip(weights, vectors, strict=True):
-            for name, delta, u in backward(v):
-                if u is None:
-                    rows = delta.sum(1)
-                elif _scales(self.owners[name]):
-                    rows = (delta * u).sum(1)
-                elif delta.shape[1] > 1:
-                    rows = torch.bmm(delta.transpose(1, 2), u).flatten(1)
-                else:  # Σ_ic w (δ_k u_d)² = Σ_i (Σ_c w δ_k²) u_d²: u enters after the loop
+            for name, delta, u in run.backward(v):
+                module = self.owners[name]
+                if u is not None and not _scales(module) and delta.shape[1] == 1:
+                    # Σ_ic w (δ_k u_d)² = Σ_i (Σ_c w δ_k²) u_d²: u enters after the loop
                     inputs[name] = u[:, 0].double().square()
                     totals[name] = totals[name] + weight[:, None] * delta[:, 0].double().square()
-                    continue
-                totals[name] = totals[name] + weight @ rows.double().square()
+                else:
+                    rows = _rows(module, delta, u).double().square()
+                    totals[name] = totals[name] + weight @ rows
             tick()
         for name, u in inputs.items():
             totals[name] = (totals[name].T @ u).flatten()
         return torch.cat(list(totals.values())) if weights else zero
 
-    def _backward(
-        self, x: Tensor
-    ) -> Callable[[Tensor], Iterator[tuple[str, Tensor, Tensor | None]]]:
-        """Return v ↦ (name, δ, u) of every parameter; u is None for a bias."""
-        outputs, inputs, marks = self._forward(x)
-        patches = {m: _patches(m, u) for m, u in inputs.items()}
-
-        def backward(covectors: Tensor) -> Iterator[tuple[str, Tensor, Tensor | None]]:
-            deltas = torch.autograd.grad(
-                outputs,
-                [marks[m] for m in self.layers],
-                covectors,
-                retain_graph=True,
-                allow_unused=True,
-                materialize_grads=True,
-            )
-            found = {m: _positions(m, d) for m, d in zip(self.layers, deltas, strict=True)}
-            for name, module in self.owners.items():
-                yield name, found[module], patches[module] if _is_weight(name) else None
-
-        return backward
-
-    def _forward(
-        self, x: Tensor
-    ) -> tuple[Tensor, dict[nn.Module, Tensor], dict[nn.Module, Tensor]]:
-        """Run the model and return its outputs, and each layer's input and output."""
-        inputs: dict[nn.Module, Tensor] = {}
-        marks: dict[nn.Module, Tensor] = {}
-
-        def keep(module: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> Tensor:
-            if module in marks:
-                raise _UsedTwice
-            inputs[module], marks[module] = given[0].detach(), out
-            return out.clone()  # in-place operations must not change the marked tensors
-
-        with contextlib.ExitStack() as stack:
-            for module in self.layers:
-                handle = module.register_forward_hook(keep)
-                stack.callback(handle.remove)
-            outputs = self.problem.model(x)
-        return outputs, inputs, marks
-
-    def _adds_up(self) -> bool:
-        rows = joined(drawn(self.problem.batches, TRIED, 0, "ghost"), None)
-        return all(self._adds_up_on(x) for x, _ in rows)
-
-    def _adds_up_on(self, x: Tensor) -> bool:
+    def _adds_up(self, x: Tensor) -> bool:
         try:
-            outputs, inputs, marks = self._forward(x)
+            run = _Pass(self, x)
         except _UsedTwice:
             return False
-        if set(marks) != set(self.layers) or not outputs.requires_grad:
+        outputs = run.outputs
+        if set(run.marks) != set(self.owners.values()) or not outputs.requires_grad:
             return False
         # Any covector works; this one has no symmetry.
         v = torch.linspace(0.5, 1.5, outputs.numel(), dtype=outputs.dtype).view_as(outputs)
         v = v.to(outputs.device)
-        params = list(self.problem.params.values())
-        marked = [marks[m] for m in self.layers]
-        true = torch.autograd.grad(
-            outputs, params, v, retain_graph=True, allow_unused=True, materialize_grads=True
-        )
-        found = torch.autograd.grad(
-            outputs, marked, v, retain_graph=True, allow_unused=True, materialize_grads=True
-        )
-        if not _example_by_example(outputs, marked, v):
+        if not run.example_by_example(v):
             return False
-        deltas = dict(zip(self.layers, found, strict=True))
-        for (name, module), expected in zip(self.owners.items(), true, strict=True):
-            delta = _positions(module, deltas[module])
-            if _is_weight(name):
-                u = _patches(module, inputs[module])
-                by_layer = (delta * u).sum((0, 1)) if _scales(module) else (
-                    torch.einsum("btk,btd->kd", delta, u)
-                )  # fmt: skip
-            else:
-                by_layer = delta.sum((0, 1))
-            scale = expected.abs().max() + torch.finfo(expected.dtype).tiny
-            error = (by_layer.reshape_as(expected) - expected).abs().max() / scale
-            if not error < 1e-3:  # another use changes the sum by far more than rounding
-                return False
+        params = list(self.problem.params.values())
+        true = torch.autograd.grad(outputs, params, v, retain_graph=True, materialize_grads=True)
+        for (name, delta, u), expected in zip(run.backward(v), true, strict=True):
+            # Their sum over examples: positions of all examples count as those of one.
+            delta, u = delta.flatten(0, 1)[None], None if u is None else u.flatten(0, 1)[None]
+            module, given = self.owners[name], expected.flatten()
+            apart = (_rows(module, delta, u).flatten() - given).abs()
+            terms = _rows(module, delta.abs(), None if u is None else u.abs())
+            largest = torch.maximum(terms.max(), given.abs().max())
+            if not bool((apart <= ROUNDING * torch.finfo(given.dtype).eps * largest).all()):
+                return False  # another use of the parameter
         return True
 
 
@@ -182,22 +112,51 @@ class _UsedTwice(Exception):
     pass
 
 
-def _example_by_example(outputs: Tensor, marked: list[Tensor], v: Tensor) -> bool:
-    """Return whether the first axis of every layer's output counts the examples.
+class _Pass:
+    """A forward pass that keeps the input and the output (the mark) of every layer."""
 
-    It does not in a network that puts positions first, or that joins all tokens of a batch into one
-    axis: there the output of one example depends on all rows of a layer.
-    """
-    if any(len(mark) != len(outputs) for mark in marked):
-        return False
-    one = torch.zeros_like(v)
-    one[0] = v[0]
-    found = torch.autograd.grad(outputs, marked, one, allow_unused=True, materialize_grads=True)
-    return not any(bool(delta[1:].any()) for delta in found)
+    def __init__(self, ghost: Ghost, x: Tensor):
+        self.owners = ghost.owners
+        self.inputs: dict[nn.Module, Tensor] = {}
+        self.marks: dict[nn.Module, Tensor] = {}
+        self.patches: dict[nn.Module, Tensor] = {}
 
+        def keep(module: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> Tensor:
+            if module in self.marks:
+                raise _UsedTwice
+            self.inputs[module], self.marks[module] = given[0].detach(), out
+            return out.clone()  # in-place operations must not change the marked tensors
 
-def _is_weight(name: str) -> bool:
-    return name.rpartition(".")[2] == "weight"
+        with hooked(set(self.owners.values()), keep):
+            self.outputs = ghost.problem.model(x)
+
+    def backward(self, covectors: Tensor) -> Iterator[tuple[str, Tensor, Tensor | None]]:
+        """Yield (name, δ, u) of every parameter; u is None for a bias."""
+        deltas = dict(zip(self.marks, self._pulled(covectors), strict=True))
+        found = {module: _positions(module, delta) for module, delta in deltas.items()}
+        for name, module in self.owners.items():
+            weight = name.rpartition(".")[2] == "weight"
+            if weight and module not in self.patches:
+                self.patches[module] = _patches(module, self.inputs[module])
+            yield name, found[module], self.patches[module] if weight else None
+
+    def example_by_example(self, v: Tensor) -> bool:
+        """Return whether the first axis of every layer's output counts the examples.
+
+        It does not in a network that puts positions first, or that joins all tokens of a batch into
+        one axis: there the output of one example depends on all rows of a layer.
+        """
+        if any(len(mark) != len(v) for mark in self.marks.values()):
+            return False
+        one = torch.zeros_like(v)
+        one[0] = v[0]
+        return not any(bool(delta[1:].any()) for delta in self._pulled(one))
+
+    def _pulled(self, covectors: Tensor) -> tuple[Tensor, ...]:
+        marks = list(self.marks.values())
+        return torch.autograd.grad(
+            self.outputs, marks, covectors, retain_graph=True, materialize_grads=True
+        )
 
 
 def _scales(module: nn.Module) -> bool:
@@ -213,17 +172,18 @@ def _known(module: nn.Module) -> bool:
     return type(module) is nn.Linear
 
 
-def _positions(module: nn.Module, delta: Tensor) -> Tensor:
-    """Return δ as (examples, positions, outputs)."""
-    if isinstance(module, nn.Linear):
-        return delta.flatten(1, -2) if delta.ndim > 2 else delta[:, None]
-    return delta.flatten(2).transpose(1, 2) if delta.ndim > 2 else delta[:, None]
+def _positions(module: nn.Module, tensor: Tensor) -> Tensor:
+    """Return δ (or u) as (examples, positions, channels)."""
+    if tensor.ndim <= 2:
+        return tensor[:, None]
+    linear = isinstance(module, nn.Linear)
+    return tensor.flatten(1, -2) if linear else tensor.flatten(2).transpose(1, 2)
 
 
 def _patches(module: nn.Module, u: Tensor) -> Tensor:
     """Return the inputs that multiply the weight, as (examples, positions, inputs)."""
     if isinstance(module, nn.Linear):
-        return u.flatten(1, -2) if u.ndim > 2 else u[:, None]
+        return _positions(module, u)
     if isinstance(module, _BatchNorm):
         shape = [1, -1] + [1] * (u.ndim - 2)
         mean, var = module.running_mean, module.running_var
@@ -238,16 +198,24 @@ def _patches(module: nn.Module, u: Tensor) -> Tensor:
     return patches.transpose(1, 2)
 
 
-def _weight_norms(
-    module: nn.Module, delta: Tensor, u: Tensor, grams: dict[nn.Module, Tensor], times: int
-) -> Tensor:
+def _rows(module: nn.Module, delta: Tensor, u: Tensor | None) -> Tensor:
+    """Return every example's gradient in a bias (without u) or a weight, flattened."""
+    if u is None:
+        return delta.sum(1)
     if _scales(module):
-        return (delta * u).sum(1).square().sum(1)
-    positions, rows, columns = delta.shape[1], delta.shape[2], u.shape[2]
-    if positions == 1:
-        return delta.square().sum((1, 2)) * u.square().sum((1, 2))
-    if positions * (rows + columns / times) < rows * columns:  # ⟨u_t, u_s⟩ does not depend on v
-        if module not in grams:
-            grams[module] = torch.bmm(u, u.transpose(1, 2))
-        return (torch.bmm(delta, delta.transpose(1, 2)) * grams[module]).sum((1, 2))
-    return torch.bmm(delta.transpose(1, 2), u).square().sum((1, 2))
+        return (delta * u).sum(1)
+    return torch.bmm(delta.transpose(1, 2), u).flatten(1)
+
+
+def _norms(
+    module: nn.Module, delta: Tensor, u: Tensor | None, grams: dict[nn.Module, Tensor], times: int
+) -> Tensor:
+    if u is not None and not _scales(module):
+        positions, rows, columns = delta.shape[1], delta.shape[2], u.shape[2]
+        if positions == 1:
+            return delta.square().sum((1, 2)) * u.square().sum((1, 2))
+        if positions * (rows + columns / times) < rows * columns:  # ⟨u_t, u_s⟩ does not depend on v
+            if module not in grams:
+                grams[module] = torch.bmm(u, u.transpose(1, 2))
+            return (torch.bmm(delta, delta.transpose(1, 2)) * grams[module]).sum((1, 2))
+    return _rows(module, delta, u).square().sum(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -15,16 +16,28 @@ def only_once(tensor: Tensor) -> str | None:
     Otherwise, for example if the incoming gradient is constant, second derivatives are silently
     zero.
     """
-    left, seen = [tensor.grad_fn], set()
-    while left:
-        node = left.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
+    for node in _nodes(tensor):
         if _marked(getattr(node, "_forward_cls", None)):
             return str(node.name())
-        left += [before for before, _ in node.next_functions]
     return None
+
+
+def leaves(tensor: Tensor) -> list[Tensor]:
+    """Return the tensors that a backward pass from a tensor would give a gradient to."""
+    found = [getattr(node, "variable", None) for node in _nodes(tensor)]
+    return [leaf for leaf in found if isinstance(leaf, Tensor)]
+
+
+def _nodes(tensor: Tensor) -> Iterator[Any]:
+    """Yield every function on the way to a tensor once."""
+    left: list[Any] = [tensor.grad_fn]
+    seen = set()
+    while left:
+        node = left.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node
+            left += [before for before, _ in node.next_functions]
 
 
 def _marked(function: Any) -> bool:

@@ -1,33 +1,49 @@
-"""The user's loss in any accepted form → a callable, and its value on a batch."""
+"""The user's loss in any accepted form → a callable, its value and its derivatives in f."""
 
 from __future__ import annotations
 
+import copy
 import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..errors import FlatlabError, UserError, described
-from ..losses import CrossEntropy, Loss, as_loss
+from ..losses import Loss, as_loss
+from ..randomness import generator
 
 # Errors that torch raises if tensors do not fit; torch's message says enough.
 TORCHS = (RuntimeError, ValueError, IndexError, TypeError, AssertionError, UserWarning)
+# A second derivative below this, relative to the first, is rounding.
+TOLERANCE = 1e-12
+# Number of random outputs at which a loss is looked at, and the residuals next to the labels.
+POINTS, NEAR = 4, 1e-4
 
 
 def loss_of(loss: Any) -> tuple[Any, str]:
     """Return the loss as a callable and its name on cards."""
     if isinstance(loss, str | Loss):
         made = as_loss(loss)
-        if isinstance(made, CrossEntropy):  # torch's own, whose labels are checked by class
-            return nn.CrossEntropyLoss(label_smoothing=made.smoothing), made.name
-        return made.torch, made.name
+        return made.function(), made.name
+    for wrapped in ("_orig_mod", "_torchdynamo_orig_callable"):  # a loss that torch.compile made
+        loss = getattr(loss, wrapped, loss)
     if not callable(loss):
         raise UserError(f"loss must be a callable (outputs, y) -> mean, or a name, got {loss!r}")
     if getattr(loss, "reduction", "mean") != "mean":
         raise UserError(
             f"loss has reduction={loss.reduction!r}: measures are of the mean loss, use 'mean'"
         )
-    return loss, getattr(loss, "__name__", type(loss).__name__)
+    name = getattr(loss, "__name__", type(loss).__name__)
+    if isinstance(loss, nn.SoftMarginLoss) or loss is nn.functional.soft_margin_loss:
+        return _soft_margin, name
+    return loss, name
+
+
+def _soft_margin(outputs: Tensor, y: Tensor) -> Tensor:
+    """Return mean log(1 + exp(−y f)); torch's own has no forward mode, and overflows."""
+    return -nn.functional.logsigmoid(y * outputs).mean()
 
 
 def evaluate(loss: Any, name: str, outputs: Tensor, y: Tensor) -> Tensor:
@@ -54,8 +70,94 @@ def evaluate(loss: Any, name: str, outputs: Tensor, y: Tensor) -> Tensor:
     return value
 
 
+def doubled(loss: Any) -> Any:
+    """Return the loss with its own numbers in float64: itself, or a copy of a module."""
+    if not isinstance(loss, nn.Module):
+        return loss
+    own = [part for part in (*loss.parameters(), *loss.buffers()) if part.is_floating_point()]
+    return copy.deepcopy(loss).double() if any(p.dtype != torch.float64 for p in own) else loss
+
+
+def raised(loss: Any, outputs: Tensor, y: Tensor) -> tuple[Any, Tensor, Tensor]:
+    """Return loss, outputs and labels in float64 if the loss accepts that, else as they are.
+
+    Near a minimum a loss and its derivatives are small differences of large numbers, such as 1 − p
+    for softmax; float32 outputs carry them, float32 arithmetic on the outputs loses them.
+    """
+    if not outputs.is_floating_point() or outputs.dtype == torch.float64:
+        return loss, outputs, y
+    wide, labels = outputs.double(), y.double() if y.is_floating_point() else y
+    try:
+        double = doubled(loss)
+        with torch.no_grad():
+            accepted = bool(torch.isfinite(evaluate(double, "", wide, labels)))
+    except (FlatlabError, RuntimeError, TypeError):
+        accepted = False
+    return (double, wide, labels) if accepted else (loss, outputs, y)
+
+
 def first_line(error: BaseException) -> str:
     """Return an error's message in one line; for errors not raised by torch, with the place."""
     if isinstance(error, TORCHS):
         return str(error).strip().partition("\n")[0] or type(error).__name__
     return described(error)
+
+
+def slopes(loss: Any, outputs: Tensor, y: Tensor) -> Tensor:
+    """Return u_i = ∂ℓ_i/∂f for every example, in float64 if the loss accepts that.
+
+    The mean loss of a batch has the derivative u_i / n_b.
+    """
+    loss, outputs, y = raised(loss, outputs.detach(), y)
+    outputs = outputs.detach().requires_grad_(True)
+    with torch.enable_grad():
+        (found,) = torch.autograd.grad(loss(outputs, y), outputs)
+    return found * len(outputs)
+
+
+def require_bent(loss: Any, name: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
+    """Raise if the loss is linear in the outputs, so that its Gauss–Newton matrix is zero.
+
+    A loss that is curved elsewhere is not refused: where its second derivative vanishes at the
+    model's outputs, as that of softmax far out or of Huber's loss, zero is an answer.
+    """
+    for f, y in pairs:
+        if _bent(loss, f, y) is not False or any(_bent(loss, g, y) for g in _elsewhere(f, y)):
+            return
+    way_out = (
+        "end the model before log_softmax and use CrossEntropyLoss"
+        if loss is nn.functional.nll_loss or isinstance(loss, nn.NLLLoss)
+        else "measure the Hessian or the Gram matrix instead"
+    )
+    raise UserError(
+        f"the loss {name} is linear in the model's outputs, so its Gauss–Newton matrix is zero by "
+        f"definition and says nothing about the model: {way_out}"
+    )
+
+
+def _elsewhere(f: Tensor, y: Tensor) -> Iterator[Tensor]:
+    """Yield random outputs, and outputs next to the labels."""
+    for k in range(POINTS):
+        normal = torch.as_tensor(generator(0, "outputs", k).normal(size=tuple(f.shape))).to(f)
+        yield normal
+        if y.shape == f.shape and y.is_floating_point():
+            yield y + NEAR * normal
+
+
+def _bent(loss: Any, outputs: Tensor, y: Tensor) -> bool | None:
+    """Return whether the second derivative along a random direction is not zero; None if none."""
+    loss, outputs, y = raised(loss, outputs.detach(), y)
+    outputs = outputs.requires_grad_(True)
+    v = torch.as_tensor(generator(0, "direction").normal(size=tuple(outputs.shape))).to(outputs)
+    try:
+        with torch.enable_grad():
+            value = evaluate(loss, "", outputs, y)
+            (first,) = torch.autograd.grad(value, outputs, create_graph=True)
+            along = (first * v).sum()
+            if not along.requires_grad:
+                return False
+            (second,) = torch.autograd.grad(along, outputs, materialize_grads=True)
+    except (FlatlabError, RuntimeError):  # not for such outputs, or without a second derivative
+        return None
+    slope = float((first.detach() * v).abs().sum())
+    return float((second * v).abs().sum()) > TOLERANCE * slope

@@ -1,4 +1,4 @@
-"""Checks that the loss is a mean over examples, and finite on each.
+"""Checks that the loss is a mean over examples, finite on each, and the same whenever computed.
 
 Measures are of L = (1/n) Σ ℓ_i. A loss that weighs or couples the examples of a batch is another
 function, and depends on how the data is split into batches. The loss is checked on fixed outputs,
@@ -8,21 +8,27 @@ so a model that couples examples, as BatchNorm does in training, is no objection
 from __future__ import annotations
 
 import contextlib
-import copy
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .batches import Batch, drawn, joined
-from .losses import evaluate
+from .batches import drawn
+from .graph import leaves
+from .losses import evaluate, raised
 
 # Number of examples whose single losses are compared with the loss of all of them.
 ROWS = 8
 # Rounding allowed to a loss that works in float32 inside, relative to the largest part.
 TOLERANCE = 1e-5
+# Two passes of one kind over one batch run the same kernels, so they agree to the last bit, or (on
+# a GPU) up to the order of sums. Rounding of a sum of N terms grows like √N: enough for 2¹⁶ terms.
+ORDER = 256
+Pairs = Sequence[tuple[Tensor, Tensor]]  # the outputs and labels of every batch
+
 WEIGHTED = (
     "for class weights w use lambda o, y: (w[y] * cross_entropy(o, y, reduction='none')).mean()"
 )
@@ -34,7 +40,7 @@ def takes_classes(loss: Any) -> bool:
     return any(loss is each for each in known) or isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
 
 
-def require_labels(loss: Any, outputs: Sequence[Tensor], labels: Sequence[Tensor]) -> None:
+def require_labels(loss: Any, pairs: Pairs) -> None:
     """Raise if a class label names no output, or if the loss leaves examples out.
 
     For such labels torch itself may read out of bounds. Losses other than torch's are not checked:
@@ -43,7 +49,7 @@ def require_labels(loss: Any, outputs: Sequence[Tensor], labels: Sequence[Tensor
     if not takes_classes(loss):
         return
     ignored = getattr(loss, "ignore_index", -100)
-    for f, y in zip(outputs, labels, strict=True):
+    for f, y in pairs:
         if f.ndim < 2 or y.is_floating_point() or y.shape != f.shape[:1] + f.shape[2:]:
             return  # class probabilities, or labels that the loss itself refuses
         if bool((y == ignored).any()):
@@ -59,7 +65,7 @@ def require_labels(loss: Any, outputs: Sequence[Tensor], labels: Sequence[Tensor
             )
     weight = getattr(loss, "weight", None)
     if weight is not None:
-        used = weight[torch.cat([y.flatten() for y in labels]).to(weight.device)]
+        used = weight[torch.cat([y.flatten() for _, y in pairs]).to(weight.device)]
         if bool((used != used[0]).any()):
             raise UserError(
                 "the loss has class weights and divides by their sum over the batch, so that it is "
@@ -67,12 +73,10 @@ def require_labels(loss: Any, outputs: Sequence[Tensor], labels: Sequence[Tensor
             )
 
 
-def require_finite(loss: Any, name: str, outputs: Sequence[Tensor], batches: Sequence[Batch]) -> (
-    None
-):  # fmt: skip
+def require_finite(loss: Any, name: str, pairs: Pairs) -> None:
     """Raise if the loss of a batch is not finite, and name the example."""
     start = 0
-    for k, (f, (_, y)) in enumerate(zip(outputs, batches, strict=True)):
+    for k, (f, y) in enumerate(pairs):
         value = evaluate(loss, name, f, y)
         if not bool(torch.isfinite(value)):
             where = f"batch {k} (examples {start} to {start + len(f) - 1})"
@@ -90,23 +94,81 @@ def require_finite(loss: Any, name: str, outputs: Sequence[Tensor], batches: Seq
         start += len(f)
 
 
-def require_mean(loss: Any, name: str, outputs: Sequence[Tensor], batches: Sequence[Batch]) -> None:
+def require_copied(outputs: Tensor, known: Mapping[str, Tensor]) -> None:
+    """Raise if the copy's outputs depend on parameters of the user's own model."""
+    names = _named(leaves(outputs), known)
+    if names:
+        raise UserError(
+            f"a copy of the model still uses parameters of the original ({_few(names)}): a forward "
+            "or a hook refers to the original by a closure. Let it use the module that it is given"
+        )
+
+
+def require_outputs_only(
+    name: str, value: Tensor, outputs: Tensor, known: Mapping[str, Tensor]
+) -> None:
+    """Raise if a loss depends on trainable tensors besides the outputs it was computed from.
+
+    θ acts on L through the outputs alone, so the curvature of a penalty on the weights inside the
+    loss would be left out.
+    """
+    others = [leaf for leaf in leaves(value) if leaf is not outputs]
+    if not others:
+        return
+    names = _named(others, known)
+    if names:
+        raise UserError(
+            f"the loss {name} uses parameters of the model ({_few(names)}) besides its outputs,"
+            " so that their curvature would be left out: let the model return the penalty as one "
+            "more output (docs/measures.md), or leave it out of the loss and add its Hessian to "
+            "the result, which is λ times the identity for ½λ‖θ‖²"
+        )
+    shapes = [str(tuple(leaf.shape)) for leaf in others]
+    raise UserError(
+        f"the loss {name} has trainable tensors of its own (of shape {_few(shapes)}), so that their"
+        " curvature would be left out: make them part of the model, or fix them with "
+        "requires_grad_(False)"
+    )
+
+
+def _named(tensors: Sequence[Tensor], known: Mapping[str, Tensor]) -> list[str]:
+    given = {id(tensor) for tensor in tensors}
+    return [name for name, p in known.items() if id(p) in given]
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
+
+
+def require_same(what: str, first: Tensor, second: Tensor, advice: str) -> None:
+    """Raise if two passes of one kind differ by more than rounding of their largest numbers."""
+    if not first.is_floating_point() and not first.is_complex():
+        first, second = first.double(), second.double()
+    size = float(first.abs().max())
+    apart = float((first - second).abs().max()) if first.shape == second.shape else math.inf
+    if not apart <= ORDER * torch.finfo(first.dtype).eps * size:
+        raise UserError(
+            f"the {what} is not deterministic: two passes over one batch differ by {apart:.3g}, "
+            f"where the largest number is {size:.3g}: {advice}"
+        )
+
+
+def require_mean(loss: Any, name: str, pairs: Pairs) -> None:
     """Raise if the loss of some examples is not the mean of the losses of their parts.
 
     Every batch is compared with its halves, and a few random examples of all batches with each
     example alone.
     """
-    pairs = [(f, y) for f, (_, y) in zip(outputs, batches, strict=True)]
     for f, y in pairs:
         if len(f) > 1:
             _compare(loss, name, f, y, (len(f) + 1) // 2)
-    for f, y in joined(drawn(pairs, ROWS, 0, "meaning"), None):
+    for f, y in drawn(pairs, ROWS, 0, "meaning"):
         if len(f) > 1:
             _compare(loss, name, f, y, 1)
 
 
 def _compare(loss: Any, name: str, f: Tensor, y: Tensor, size: int) -> None:
-    f, y, loss = _raised(loss, name, f, y)
+    loss, f, y = raised(loss, f, y)
     whole = evaluate(loss, name, f, y)
     pieces = list(zip(torch.split(f, size), torch.split(y, size), strict=True))
     try:
@@ -132,17 +194,3 @@ def _compare(loss: Any, name: str, f: Tensor, y: Tensor, size: int) -> None:
             f"{float(mean):.6g}. Divide a sum by the number of examples; {WEIGHTED}; leave "
             "examples out of the data instead of ignoring their labels"
         )
-
-
-def _raised(loss: Any, name: str, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Any]:
-    """Return outputs, labels and loss in float64 if the loss accepts that, for more digits."""
-    if not f.is_floating_point():
-        return f, y, loss
-    labels = y.double() if y.is_floating_point() else y
-    try:
-        raised = copy.deepcopy(loss).double() if isinstance(loss, nn.Module) else loss
-        if bool(torch.isfinite(evaluate(raised, name, f.double(), labels))):
-            return f.double(), labels, raised
-    except (UserError, RuntimeError, TypeError):
-        pass
-    return f, y, loss

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..errors import FlatlabError, UserError, unknown
-from .batches import Batch, batches_of, cut, drawn, joined
-from .copying import copied, require_numbers
-from .losses import evaluate, first_line, loss_of
-from .matrix import Matrix
-from .meaning import require_finite, require_labels, require_mean, takes_classes
-from .operators import operator
-from .selection import layer_of, select
+from . import meaning
+from .batches import Batch, batches_of, cut, joined
+from .copying import copied, copied_again, only_tensor, require_numbers
+from .fitting import Activations, require_copy, require_data, require_dense
+from .kernels import kernels as kernels
+from .kernels import require_numbers_of, worded
+from .losses import doubled, evaluate, first_line, loss_of, raised, require_bent
+from .operators import BACKWARD, Matrix, operator
+from .selection import flat_reference, layer_of, select
 from .statistics import MODES as MODES
-from .statistics import norms_of, set_mode
+from .statistics import set_mode
 
 KINDS = {
     "hessian": "∇²L",
@@ -34,6 +34,9 @@ KINDS = {
 # Examples passed through the network together, if the number does not matter.
 PIECE = 128
 
+# Attributes computed from the data and θ, forgotten by copies and at another θ.
+CACHED = ("outputs", "precise", "known")
+
 
 class Problem:
     """A model, a loss and data.
@@ -42,24 +45,15 @@ class Problem:
     hooks. Hooks are copied with the model, because they may be part of its function, and are called
     in every pass.
 
-    Args:
-        model: Any module from a batch of inputs to a batch of outputs.
-        loss: A callable (outputs, y) → scalar mean over the batch, a flatlab Loss, or a name. That
-            the loss of a batch is the mean of the losses of its examples is checked.
-        data: A pair (x, y), a Dataset (its training part), a torch Dataset of such pairs or a
-            loader of batches.
-        mode: One of `MODES`.
-        params: Name patterns or layers; None for all trainable parameters.
-        dtype: "float32" or "float64" to measure in; None keeps the model's.
-        batch_size: Size of the batches that a pair or a Dataset is split into. None is one batch in
-            mode "train" and batches of `PIECE` in the other modes, whose result does not depend on
-            the size and where small batches are faster.
-        reference: Parameters by name to measure distances from, e.g. the initial ones.
+    The arguments are those of `flatlab.measure`. A model may also return something that has its
+    outputs as `logits` or as its only entry, and a pair may be a dict of one input and its labels.
+    That the loss of a batch is the mean of the losses of its examples is checked. Without a
+    `batch_size`, a pair or a Dataset is one batch in mode "train" and batches of `PIECE` in the
+    other modes, whose result does not depend on the size and where small batches are faster.
 
-    Attributes:
-        params: The selected parameters of the copy, by name.
-        n: Number of examples.
-        size: Number of selected parameters.
+    Attributes `params` are the selected parameters of the copy by name, `size` is how many numbers
+    they hold, and `n` the number of examples. `mixed` says whether outputs depend on other examples
+    of their batch; then the batches that are given are not cut.
     """
 
     def __init__(
@@ -77,6 +71,7 @@ class Problem:
         if not isinstance(mode, str) or mode not in MODES:
             raise unknown("mode", str(mode), MODES)
         self.mode, self.loss, self.loss_name = mode, *loss_of(loss)
+        require_copy(model, dtype)
         self.model = copied(model, dtype)
         self.params = select(self.model, params)
         require_numbers(self.model, self.params)
@@ -85,54 +80,81 @@ class Problem:
         first = next(iter(self.params.values()))
         self.dtype, self.device = first.dtype, first.device
         found = batches_of(data, batch_size)
-        if batch_size is None and mode != "train" and len(found) == 1:
+        pieces = batch_size is None and mode != "train" and len(found) == 1
+        if pieces:
             found = cut(found[0], PIECE)
+        if self.device.type == "cpu":
+            require_data(found, self.dtype)
         self.batches = [self._placed(batch) for batch in found]
         self.n = sum(len(x) for x, _ in self.batches)
         self.size = sum(p.numel() for p in self.params.values())
-        self.reference = None if reference is None else self._flat(reference)
+        self.reference = None if reference is None else flat_reference(self.params, reference)
+        self.model.eval()
+        self.activations = Activations(self.batches, self._pass)
+        self.activations.require("a pass over a batch")
         with kernels():
             set_mode(self.model, mode, self.batches, self._outputs)
-            self._check()
-
-    def _flat(self, reference: Mapping[str, Tensor]) -> Tensor:
-        for name, p in self.params.items():
-            if name not in reference or tuple(reference[name].shape) != tuple(p.shape):
-                raise UserError(
-                    f"reference needs {name} of shape {tuple(p.shape)}, as the model's state_dict "
-                    "at the start has it"
-                )
-        parts = [torch.as_tensor(reference[name]).flatten() for name in self.params]
-        return torch.cat(parts).to(self.device, self.dtype)
+            self.mixed = self._mixes()
+            if self.mixed and pieces:  # the batch that was given decides the function
+                self.batches = joined(self.batches)
+                self.activations = Activations(self.batches, self._pass)
+                self.activations.require("a pass over a batch")
+            self._check(dict(model.named_parameters()))
 
     def _placed(self, batch: Batch) -> Batch:
         x, y = (
             part.to(self.device, self.dtype if part.is_floating_point() else None) for part in batch
         )
         whole = not y.is_floating_point() and not y.is_complex() and y.dtype != torch.bool
-        if whole and (y.dtype == torch.uint8 or takes_classes(self.loss)):
+        if whole and (y.dtype == torch.uint8 or meaning.takes_classes(self.loss)):
             y = y.long()  # the dtype of class labels that every operation takes
         return x, y
 
     @torch.no_grad()
-    def _check(self) -> None:
-        """Check that L is defined on all of the data and is a mean; keep the outputs."""
+    def _mixes(self) -> bool:
+        """Return whether an output depends on other examples of its batch.
+
+        One half of a batch is replaced by copies of another example, then the other half. The same
+        kernels run on batches of the same shape, so outputs of the rest must not change by a bit.
+        """
+        x = max((x for x, _ in self.batches), key=len)
+        half = len(x) // 2
+        if not half:
+            return False
+        before = self._outputs(x.clone())  # memory aligned as that of the copies below
+        for kept, others in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
+            other = x.clone()
+            other[others] = x[kept][0]
+            moved = (self._outputs(other)[kept] - before[kept]).abs().max()
+            if bool(moved > 0):
+                again = (self._outputs(x.clone()) - before).abs().max()  # sums on a GPU
+                return bool(moved > meaning.ORDER * again)
+        return False
+
+    @torch.no_grad()
+    def _check(self, known: Mapping[str, Tensor]) -> None:
+        """Check that L is a mean over all of the data and a function of the outputs; keep them.
+
+        The user's own code might refer to the parameters of its own model, `known`.
+        """
         self.outputs = [self._outputs(x) for x, _ in self.batches]
-        require_labels(self.loss, self.outputs, [y for _, y in self.batches])
-        require_finite(self.loss, self.loss_name, self.outputs, self.batches)
+        meaning.require_labels(self.loss, self.pairs)
+        meaning.require_finite(self.loss, self.loss_name, self.pairs)
         (x, y), outputs = self.batches[0], self.outputs[0]
+        advice = "switch dropout and random augmentation off"
+        advice += ", or measure in eval mode" if self.mode != "eval" else ""
+        meaning.require_same("model", outputs, self._outputs(x), advice)
+        first, second = self._loss(outputs, y), self._loss(outputs, y)
+        meaning.require_same("loss", first, second, "it must not draw at random")
+        meaning.require_mean(self.loss, self.loss_name, self.pairs)
         with torch.enable_grad():
-            twice = self._outputs(x)
-            slope = self._loss(outputs.detach().requires_grad_(True), y).requires_grad
-        value, again = self._loss(outputs, y), self._loss(twice.detach(), y)
-        if not torch.allclose(value, again, rtol=1e-5, atol=0):
-            raise UserError(
-                f"the model is not deterministic: two passes over one batch gave the losses "
-                f"{float(value):.6g} and {float(again):.6g}. Switch dropout and random "
-                f"augmentation off{', or measure in eval mode' if self.mode != 'eval' else ''}"
-            )
-        require_mean(self.loss, self.loss_name, self.outputs, self.batches)
-        self._flat_loss, self._flat_model = not slope, not twice.requires_grad
+            again = self._outputs(x)
+            whole = not (outputs.is_floating_point() or outputs.is_complex())
+            leaf = outputs.detach().requires_grad_(not whole)
+            loss = self._loss(leaf, y)
+        meaning.require_copied(again, known)
+        meaning.require_outputs_only(self.loss_name, loss, leaf, known)
+        self._flat_model, self._flat_loss = not again.requires_grad, not loss.requires_grad
 
     def require_gradient(self, loss: bool = True) -> None:
         """Raise if the outputs cannot be differentiated in θ, or the loss in the outputs."""
@@ -149,7 +171,7 @@ class Problem:
 
     def _outputs(self, x: Tensor) -> Tensor:
         try:
-            outputs: Any = self.model(x)
+            outputs = only_tensor(self.model(x))
         except FlatlabError:  # it already says what is wrong
             raise
         except Exception as error:  # the user's own code may raise anything
@@ -162,10 +184,6 @@ class Problem:
             raise UserError(
                 f"the model failed on a batch of shape {tuple(x.shape)} and {x.dtype}: {text}"
             ) from error
-        if not isinstance(outputs, Tensor):
-            raise UserError(
-                f"the model returned {type(outputs).__name__}, it must return one tensor: wrap it"
-            )
         if outputs.ndim == 0 or len(outputs) != len(x):
             raise UserError(
                 f"the model gave shape {tuple(outputs.shape)} for {len(x)} examples: one row for "
@@ -173,13 +191,15 @@ class Problem:
             )
         return outputs
 
+    def _pass(self, batch: Batch) -> Tensor:
+        return self._loss(self._outputs(batch[0]), batch[1])
+
     def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         return evaluate(self.loss, self.loss_name, outputs, y)
 
-    @property
-    def has_batchnorm(self) -> bool:
-        """Whether some layer is a BatchNorm."""
-        return bool(norms_of(self.model))
+    def _raised_loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        loss, outputs, y = raised(self.loss, outputs, y)
+        return evaluate(loss, self.loss_name, outputs, y)
 
     @property
     def layers(self) -> dict[str, slice]:
@@ -199,6 +219,12 @@ class Problem:
         """The selected parameters as one vector."""
         return torch.cat([p.detach().flatten() for p in self.params.values()])
 
+    def __copy__(self) -> Problem:
+        """Return the same problem without what was computed from its data and θ."""
+        made = object.__new__(type(self))
+        made.__dict__ = {name: each for name, each in vars(self).items() if name not in CACHED}
+        return made
+
     def split(self, vector: Tensor) -> list[Tensor]:
         """Return a flat vector as tensors of the parameters' shapes."""
         sizes = [p.numel() for p in self.params.values()]
@@ -209,6 +235,7 @@ class Problem:
     def moved(self, step: Tensor) -> Iterator[None]:
         """Move to θ + step inside the block; afterwards θ is restored bit by bit."""
         before = [p.detach().clone() for p in self.params.values()]
+        here = {name: vars(self).pop(name) for name in CACHED if name in vars(self)}
         with torch.no_grad():
             for p, part in zip(self.params.values(), self.split(step), strict=True):
                 p.add_(part)
@@ -218,39 +245,34 @@ class Problem:
             with torch.no_grad():
                 for p, old in zip(self.params.values(), before, strict=True):
                     p.copy_(old)
+            for name in CACHED:
+                vars(self).pop(name, None)
+            vars(self).update(here)
 
     @torch.no_grad()
     def value(self) -> float:
-        """Return L(θ); batches are weighted by their number of examples and summed in float64."""
+        """Return L(θ); batches are weighted by their number of examples and summed in float64.
+
+        The loss of the outputs is computed in float64 too, if it accepts that.
+        """
         with kernels():
             return sum(
-                float(self._loss(self._outputs(x), y).double()) * len(x) / self.n
+                float(self._raised_loss(self._outputs(x), y)) * len(x) / self.n
                 for x, y in self.batches
             )
 
     def value_and_gradient(self) -> tuple[float, Tensor]:
         """Return L(θ) and ∇L(θ) as a flat vector."""
         self.require_gradient()
-        total, value = torch.zeros(self.size, dtype=self.dtype, device=self.device), 0.0
+        params, value = list(self.params.values()), 0.0
+        total = torch.zeros(self.size, dtype=self.dtype, device=self.device)
         with kernels():
             for x, y in self.batches:
-                loss = self._loss(self._outputs(x), y)
-                parts = torch.autograd.grad(
-                    loss, list(self.params.values()), allow_unused=True, materialize_grads=True
-                )
+                loss = self._raised_loss(self._outputs(x), y)
+                parts = torch.autograd.grad(loss, params, materialize_grads=True)
                 total += torch.cat([part.flatten() for part in parts]) * (len(x) / self.n)
-                value += float(loss.detach().double()) * len(x) / self.n
+                value += float(loss.detach()) * len(x) / self.n
         return value, total
-
-    def thinned(self, step: int, seed: int = 0) -> Problem:
-        """Return the same problem on a random 1/`step` of the examples, at least on one."""
-        made = copy.copy(self)
-        made.__dict__.pop("outputs", None)
-        made.batches = drawn(self.batches, max(1, self.n // step), seed, "thinned", step)
-        if self.mode != "train":
-            made.batches = joined(made.batches, PIECE)
-        made.n = sum(len(x) for x, _ in made.batches)
-        return made
 
     @cached_property
     def outputs(self) -> list[Tensor]:
@@ -258,42 +280,78 @@ class Problem:
         with torch.no_grad(), kernels():
             return [self._outputs(x) for x, _ in self.batches]
 
+    @property
+    def pairs(self) -> list[Batch]:
+        """The outputs and labels of every batch."""
+        return [(f, y) for f, (_, y) in zip(self.outputs, self.batches, strict=True)]
+
+    @cached_property
+    def precise(self) -> Problem:
+        """The same problem in float64: model, inputs, float labels and the loss's own numbers.
+
+        It is this problem itself if that is in float64 already, or the model does not run in
+        float64 or does not fit into memory, so `precise.dtype` says which. The copy shares nothing
+        with this problem.
+        """
+        if self.dtype == torch.float64:
+            return self
+        made = copy.copy(self)
+        try:
+            if self.device.type == "cpu":
+                require_copy(self.model, "float64")
+                require_data(self.batches, torch.float64)
+                self.activations.require("a pass in float64 over a batch", 2)
+            made.model = copied_again(self.model).double()
+            named = dict(made.model.named_parameters())
+            made.params = {name: named[name] for name in self.params}
+            made.dtype, made.loss = torch.float64, doubled(self.loss)
+            made.batches = [made._placed(batch) for batch in self.batches]
+            if self.mode == "recomputed":  # its statistics too
+                set_mode(made.model, self.mode, made.batches, made._outputs)
+            ran = all(outputs.dtype == torch.float64 for outputs in made.outputs)
+            made.value()
+        except (FlatlabError, RuntimeError, TypeError):
+            return self
+        return made if ran else self
+
+    @cached_property
+    def known(self) -> dict[str, Any]:
+        """What was computed of it at θ, kept for the next measure."""
+        return {}
+
+    def dense(
+        self, kind: str = "hessian", fits: Callable[[float], bool] = lambda done: True
+    ) -> Tensor | None:
+        """Return a whole matrix of `KINDS`, symmetric, in float64, computed on `precise`.
+
+        Now and then it asks whether to go on, `fits(share done)`; None if not.
+        """
+        from .dense import dense  # which imports this module
+
+        self.require(kind)
+        require_dense(self.size)
+        with worded(kind, self.precise.dtype):
+            found = dense(self.precise, kind, fits)
+            return found if found is None else require_numbers_of(kind, found)
+
     def matrix(self, kind: str = "hessian") -> Matrix:
         """Return a curvature matrix of `KINDS`; products are exact up to rounding."""
-        if kind not in KINDS:
-            raise unknown("matrix", kind, KINDS)
-        self.require_gradient(loss=kind != "gram")
+        self.require(kind)
+        if kind == "hessian":
+            self.activations.require("the graph of the gradient of a batch", BACKWARD)
         with kernels():
             made = operator(kind, self.model, self.loss, list(self.params.values()), self.batches)
 
-        def product(vector: Tensor) -> Tensor:
-            try:
-                with kernels(), warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # forward mode still uses the old torch.jit
-                    result: Tensor = made @ vector
-            except RuntimeError as error:  # torch's NotImplementedError is one
-                text = first_line(error)
-                raise UserError(
-                    f"a product with the {kind} failed: {text}; {_hint(text)}"
-                ) from None
-            return result
+        def product(vector: Tensor) -> Any:
+            with worded(kind, self.dtype):
+                return require_numbers_of(kind, made @ vector)
 
-        return Matrix(kind, self.size, product, self.dtype, self.device)
+        return Matrix(self.size, product, self.dtype, self.device)
 
-
-@contextlib.contextmanager
-def kernels() -> Iterator[None]:
-    """Use the attention kernel that has second derivatives."""
-    with sdpa_kernel(SDPBackend.MATH):
-        yield
-
-
-def _hint(text: str) -> str:
-    """Return what to do about a product that failed."""
-    if "memory" in text or "allocate" in text:
-        return "try less data or smaller batches"
-    if "forward AD" in text:
-        return "the model has an operation without forward mode: replace it, or try dtype='float64'"
-    if "derivative" in text or "implement" in text:
-        return "the model has no second derivative: replace that operation"
-    return "torch cannot differentiate the model and the loss twice as they are written"
+    def require(self, kind: str) -> None:
+        """Raise if there is no such matrix, or if it is zero or undefined by its definition."""
+        if kind not in KINDS:
+            raise unknown("matrix", kind, KINDS)
+        self.require_gradient(loss=kind != "gram")
+        if kind == "ggn":
+            require_bent(self.loss, self.loss_name, self.pairs)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ..errors import UserError, nearest
+from .copying import plain_name
 
 
 def select(model: nn.Module, patterns: str | Sequence[str] | None) -> dict[str, nn.Parameter]:
@@ -27,7 +29,15 @@ def select(model: nn.Module, patterns: str | Sequence[str] | None) -> dict[str, 
         )
     if patterns is None:
         return trainable
-    wanted = _listed(patterns)
+    alone = isinstance(patterns, str | nn.Module) or not isinstance(patterns, Iterable)
+    given: list[Any] = [patterns] if alone else list(patterns)
+    for pattern in given:
+        if not isinstance(pattern, str):
+            raise UserError(
+                f"params must be name patterns such as '0.weight', 'features.*' or the name of a "
+                f"layer, or None for all, got {type(pattern).__name__}"
+            )
+    wanted = [plain_name(pattern) for pattern in given]
     for pattern in wanted:
         if not any(_matches(name, pattern) for name in trainable):
             if any(_matches(name, pattern) for name in every):
@@ -39,16 +49,27 @@ def select(model: nn.Module, patterns: str | Sequence[str] | None) -> dict[str, 
     return found
 
 
-def _listed(patterns: Any) -> list[str]:
-    alone = isinstance(patterns, str | nn.Module) or not isinstance(patterns, Iterable)
-    wanted: list[Any] = [patterns] if alone else list(patterns)
-    for pattern in wanted:
-        if not isinstance(pattern, str):
+def flat_reference(params: Mapping[str, Tensor], reference: Any) -> Tensor:
+    """Return reference parameters, such as the initial ones, as one vector in float64."""
+    if not isinstance(reference, Mapping):
+        raise UserError(
+            f"reference must be parameters by name, got {type(reference).__name__}: pass a "
+            "state_dict, e.g. copy.deepcopy(model.state_dict()) from the start"
+        )
+    try:
+        given = {plain_name(name): torch.as_tensor(value) for name, value in reference.items()}
+    except (TypeError, ValueError, RuntimeError):
+        raise UserError("reference must have tensors by name, as a state_dict has") from None
+    for name, p in params.items():
+        if name not in given or given[name].shape != p.shape:
             raise UserError(
-                f"params must be name patterns such as '0.weight', 'features.*' or the name of a "
-                f"layer, or None for all, got {type(pattern).__name__}"
+                f"reference needs {name} of shape {tuple(p.shape)}, as the model's state_dict "
+                "at the start has it"
             )
-    return wanted
+    found = torch.cat([given[name].flatten().to("cpu", torch.float64) for name in params])
+    if not bool(torch.isfinite(found).all()):
+        raise UserError("reference holds NaN or infinity: there is no distance from it")
+    return found
 
 
 def layer_of(name: str) -> str:

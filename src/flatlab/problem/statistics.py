@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ MODES = {
     "recomputed": "as eval, but with BatchNorm statistics recomputed on all of this data",
 }
 
-Run = Callable[[Tensor], Tensor]
+Pass = Callable[[Tensor], Tensor]
 
 
 def norms_of(model: nn.Module) -> list[_BatchNorm]:
@@ -28,7 +28,7 @@ def norms_of(model: nn.Module) -> list[_BatchNorm]:
 
 
 @torch.no_grad()
-def set_mode(model: nn.Module, mode: str, batches: Sequence[Batch], run: Run) -> None:
+def set_mode(model: nn.Module, mode: str, batches: Sequence[Batch], run: Pass) -> None:
     """Put our copy of a model into one of `MODES`; `run` calls it and words its errors."""
     model.train(mode == "train")
     norms = norms_of(model)
@@ -37,7 +37,7 @@ def set_mode(model: nn.Module, mode: str, batches: Sequence[Batch], run: Run) ->
             norm.track_running_stats = False
             norm.running_mean = norm.running_var = norm.num_batches_tracked = None
     elif mode == "recomputed" and norms:
-        whole = joined(batches, None)
+        whole = joined(batches)
         if len(whole) == 1:
             for norm in norms:
                 norm.train()
@@ -48,7 +48,7 @@ def set_mode(model: nn.Module, mode: str, batches: Sequence[Batch], run: Run) ->
         model.eval()
 
 
-def _layer_by_layer(norms: Sequence[_BatchNorm], parts: Sequence[Tensor], run: Run) -> None:
+def _layer_by_layer(norms: Sequence[_BatchNorm], parts: Sequence[Tensor], run: Pass) -> None:
     """Set statistics from inputs that do not fit into one batch, one pass for each layer.
 
     A layer sees its final inputs only after the statistics of the layers before it are set. As in a
@@ -78,26 +78,27 @@ def _layer_by_layer(norms: Sequence[_BatchNorm], parts: Sequence[Tensor], run: R
         variance.mul_(factor)
 
 
-def _in_order(norms: Sequence[_BatchNorm], x: Tensor, run: Run) -> list[_BatchNorm]:
+def _in_order(norms: Sequence[_BatchNorm], x: Tensor, run: Pass) -> list[Any]:
     """Return the layers in the order of their first use; unused ones are left out."""
-    used: dict[_BatchNorm, None] = {}
-    with contextlib.ExitStack() as stack:
-        for norm in norms:
-            handle = norm.register_forward_pre_hook(lambda module, _: used.setdefault(module))
-            stack.callback(handle.remove)
+    used: dict[nn.Module, None] = {}
+    with hooked(norms, lambda module, given, out: used.setdefault(module)):
         run(x)
     return list(used)
 
 
-def _inputs(norm: _BatchNorm, x: Tensor, run: Run) -> list[Tensor]:
+def _inputs(norm: _BatchNorm, x: Tensor, run: Pass) -> list[Tensor]:
     seen: list[Tensor] = []
-
-    def keep(module: nn.Module, given: Any) -> None:
-        seen.append(given[0])
-
-    handle = norm.register_forward_pre_hook(keep)
-    try:
+    with hooked([norm], lambda module, given, out: seen.append(given[0])):
         run(x)
-    finally:
-        handle.remove()
     return seen
+
+
+@contextlib.contextmanager
+def hooked(modules: Iterable[nn.Module], hook: Callable[..., Any]) -> Iterator[None]:
+    """Call `hook(module, inputs, output)` after every forward pass of the modules."""
+    handles = [module.register_forward_hook(hook) for module in modules]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import os
 import zipfile
 
 import numpy as np
 import pytest
+import torch
 
 import flatlab as fl
 from flatlab.data import from_arrays, identity, load, make, xor
+from flatlab.data.arrays import as_dataset
 from flatlab.errors import UserError
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
@@ -284,5 +287,71 @@ def test_a_directory_a_truncated_and_a_damaged_file_are_user_errors(file, tmp_pa
     file.write_bytes(damaged)
     with pytest.raises(UserError, match=r"cannot be read \(Bad CRC-32"):
         load(file)
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="null character"):
         load("a\0b.npz")
+
+
+def test_a_file_that_has_moved_is_found_by_its_name_and_content(tmp_path, monkeypatch):
+    """As the file of a run on another machine; a path that a user types is taken as it is."""
+    x, y = np.eye(3), np.ones(3)
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        folder.mkdir()
+    np.savez(old / "mine.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    first = load(old / "mine.npz")
+    os.rename(old / "mine.npz", new / "mine.npz")
+    monkeypatch.delenv("FLATLAB_DATA", raising=False)
+    with pytest.raises(UserError, match=r"no such file, and FLATLAB_DATA is not set: set FLATLAB_"):
+        make(first.spec)
+    monkeypatch.setenv("FLATLAB_DATA", str(old))
+    said = rf"{old}/mine.npz: no such file, nor {old}/mine.npz: set FLATLAB_DATA to the folder that"
+    with pytest.raises(UserError, match=said):
+        make(first.spec)
+    monkeypatch.setenv("FLATLAB_DATA", str(new))
+    assert make(first.spec).spec == {**first.spec, "path": str(new / "mine.npz")}
+    with pytest.raises(UserError, match=r"no such file$"):
+        load(old / "mine.npz")
+    np.savez(new / "mine.npz", x_train=x, y_train=-y, x_test=x, y_test=y)
+    with pytest.raises(UserError, match=rf"{new}/mine.npz: content changed"):
+        make(first.spec)
+
+
+def tensors():
+    whole = torch.tensor([[1.0, 2.0], [0.5, -1.0]])
+    return {
+        "bfloat16": whole.bfloat16(),
+        "sparse": whole.to_sparse(),
+        "csr": whole.to_sparse_csr(),
+        "neg": torch.complex(whole, -whole).conj().imag,
+        "grad": whole.clone().requires_grad_(),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.parametrize("kind", ["bfloat16", "sparse", "csr", "neg", "grad"])
+def test_tensors_of_every_kind_are_their_values(kind):
+    x = tensors()[kind]
+    for data in (as_dataset((x, [0, 1])), from_arrays(x, [0, 1])):
+        assert data.x_train.tolist() == [[1.0, 2.0], [0.5, -1.0]]
+
+
+@pytest.mark.parametrize(
+    "x, y, classes, message",
+    [
+        (torch.ones(2, 2, device="meta"), [0, 1], False, "x_train is a tensor on the device 'met"),
+        (torch.ones(2, 2) * 1j, [0, 1], False, "x_train must hold real numbers, got dtype complex"),
+        ((torch.ones(2, 2) * 1j).conj(), [0, 1], False, "x_train must hold real numbers, got dt"),
+        (np.ma.masked_less(np.eye(2), 1), [0, 1], False, r"x_train\[0, 1\] is masked: fill masked"),
+        (np.eye(2), np.ma.masked_equal([0, 1], 1), True, r"y_train\[1\] is masked: fill masked"),
+        (np.eye(2), [0, 9e9], True, "labels must be classes from 0 to .*, and these reach 9e.09"),
+        (np.eye(2), None, True, "y_train must hold real numbers, got dtype object"),
+    ],
+)
+def test_values_that_are_not_there_are_refused_in_one_line(x, y, classes, message):
+    with pytest.raises(UserError, match=f"^{message}") as caught:
+        as_dataset((x, y), classes)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_mask_that_hides_nothing_is_taken():
+    assert as_dataset((np.ma.array(np.eye(2)), [0, 1])).n == 2

@@ -158,7 +158,7 @@ def test_every_stream_is_named_after_its_data_set(case, monkeypatch):
         used.add((seed, purpose))
         return generator(seed, purpose, index)
 
-    for module in ("_sampling", "parity", "complete"):
+    for module in ("_sampling", "continuous", "cube"):
         imported = importlib.import_module(f"flatlab.data.{module}")
         monkeypatch.setattr(imported, "generator", recording)
     make({**case.spec, "seed": 4})
@@ -315,7 +315,7 @@ MISTAKES = [
         "separation must be a number, got True",
     ),
     ({"name": "cifar10", "n": 9}, "n must be >= 10, got 9"),
-    ({"name": "cifar10", "n": 1e3}, "n must be a whole number, got 1000.0"),
+    ({"name": "cifar10", "n": 1e3 + 0.5}, "n must be a whole number, got 1000.5"),
     ({"name": "cifar10", "n_test": -1}, "n_test must be >= 0, got -1"),
     ({"name": "cifar10", "size": 12}, "size must be one of 32, 16, 8, got 12"),
     ({"name": "fashion_mnist", "size": 16}, "size must be one of 28, 14, 7, got 16"),
@@ -327,7 +327,7 @@ MISTAKES = [
         {"name": "cifar10", "directory": "images"},
         "cifar10 has no argument 'directory': allowed: n, n_test, sha256, size",
     ),
-    ({"name": "file", "path": 3}, "path must be a file name, got 3"),
+    ({"name": "file", "path": 3}, "path must be a path, got 3"),
     (
         {"name": "file", "path": "a.npz", "sha256": 3},
         "sha256 must be a string of hexadecimal digits, got 3",

@@ -28,7 +28,7 @@ def test_cube_is_every_sign_vector_once(d):
     [
         (0, "d must be >= 1, got 0"),
         (21, "d must be <= 20 to enumerate the 2^d points, got 21"),
-        (2.0, "d must be a whole number, got 2.0"),
+        (2.5, "d must be a whole number, got 2.5"),
     ],
 )
 def test_cube_refuses(d, message):
@@ -109,7 +109,7 @@ def test_complete_crosses_every_quadrant_with_a_spanning_set(d, s):
 
 def test_complete_redraws_sets_that_do_not_span():
     """Of the sets of 7 points of {±1}^6 about 41 % do not span, so 50 seeds meet some."""
-    module = importlib.import_module("flatlab.data.complete")
+    module = importlib.import_module("flatlab.data.cube")
     first_draws = [
         distinct_signs(generator(seed, "data/complete/train"), 7, 6) for seed in range(50)
     ]
@@ -120,7 +120,7 @@ def test_complete_redraws_sets_that_do_not_span():
 
 
 def test_complete_gives_up_with_a_clear_error(monkeypatch):
-    module = importlib.import_module("flatlab.data.complete")
+    module = importlib.import_module("flatlab.data.cube")
     monkeypatch.setattr(module, "_differences_span", lambda points: False)
     with pytest.raises(FlatlabError) as caught:
         complete(d=5, s=4)

@@ -154,7 +154,7 @@ MISTAKES = [
         "y_train must have shape (5,), one label for each row of x_train, got shape (5, 2)",
     ),
     ({"classes": 1}, "classes must be >= 2, got 1"),
-    ({"classes": 2.0}, "classes must be a whole number, got 2.0"),
+    ({"classes": 2.5}, "classes must be a whole number, got 2.5"),
     (
         {"y_train": [0, 1, 2, 3, 1], "classes": 3},
         "y_train[3] is 3: with classes=3 every label must be a whole number from 0 to 2",

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,10 @@ from flatlab.errors import UserError
 
 SHAPES = {"cifar10": (32, 32, 3), "fashion_mnist": (28, 28)}
 SIZES = {"cifar10": 16, "fashion_mnist": 7}
+DIGESTS = {
+    "cifar10": "cbc6f3d368d3e4d873a326ace1f369455394ba84340274406d073b0ea6b839d6",
+    "fashion_mnist": "5d0b416202fce7ba1bae777d32c7b6d16abd0ee5880cd20742291e68c1dd5a1a",
+}
 LABELS = np.arange(60, dtype=np.uint8)[::-1] % 10  # 9, 8, …, 0, six times
 
 
@@ -134,16 +140,19 @@ MISTAKES = [
     (lambda folder: images(3), "image set must be a name, got 3"),
     (
         lambda folder: images("cifar10", n=61),
-        "n must be <= 60 for classes of equal size, got 61",
+        "n must be <= 60 for classes of equal size, got 61: {folder}/cifar10_subset.npz is a part "
+        "of the set; `flatlab data get cifar10 --to {folder}` downloads all 50,000 training and "
+        "10,000 test images",
     ),
     (
-        lambda folder: images("cifar10", n_test=31),
-        "n_test must be <= 30 for classes of equal size, got 31",
+        lambda folder: images("fashion_mnist", n_test=31),
+        "n_test must be <= 30 for classes of equal size, got 31: {folder}/fashion_mnist_subset.npz "
+        "is a part of the set; `flatlab data get fashion_mnist --to {folder}` downloads all 60,000 "
+        "training and 10,000 test images",
     ),
     (
         lambda folder: images("cifar10", directory=folder / "no"),
-        "{folder}/no/cifar10_subset.npz does not exist: "
-        "set FLATLAB_DATA to the folder that holds it",
+        "the data folder {folder}/no does not exist: name one that holds data sets",
     ),
 ]
 BAD_FILES = [
@@ -156,6 +165,7 @@ BAD_FILES = [
         {"y_train": LABELS[:59]},
         "x_train must have shape (59, 32, 32, 3), got shape (60, 32, 32, 3)",
     ),
+    ({"y_train": LABELS[:, None]}, "y_train must have shape (n,), got shape (60, 1)"),
 ]
 
 
@@ -175,18 +185,24 @@ def test_a_bad_file_is_one_clear_line(folder, changes, message):
 
 
 def test_a_label_beyond_the_classes_and_a_damaged_file_are_refused(folder):
-    save(folder, "cifar10", y_train=LABELS + 1)
-    with pytest.raises(UserError, match=r"y_train\[0\] is 10: with classes=10"):
+    save(folder, "cifar10", y_train=np.where(np.arange(60) == 50, 10, LABELS).astype(np.uint8))
+    said = r"cifar10_subset\.npz: y_train: label 50 is 10: every label must be from 0 to 9"
+    with pytest.raises(UserError, match=said):
         images("cifar10")
     (folder / "cifar10_subset.npz").write_bytes(b"")
     with pytest.raises(UserError, match=r"cifar10_subset\.npz: not an \.npz file"):
         images("cifar10")
 
 
-def test_without_a_folder_the_variable_is_named(monkeypatch):
-    monkeypatch.delenv("FLATLAB_DATA", raising=False)
-    with pytest.raises(UserError) as caught:
-        make({"name": "cifar10", "n": 10})
-    assert str(caught.value) == (
-        "no data directory: set FLATLAB_DATA to the folder that holds cifar10_subset.npz"
-    )
+def test_blocks_do_not_change_the_bits(folder, monkeypatch):
+    expected = images("cifar10")
+    monkeypatch.setattr(sys.modules["flatlab.data.images"], "BLOCK", 7)
+    found = images("cifar10")
+    assert found.x_train.tobytes() == expected.x_train.tobytes()
+    assert found.x_test.tobytes() == expected.x_test.tobytes()
+
+
+def test_runs_on_images_keep_their_names(folder):
+    """These digests were made when the subsets were the only form."""
+    assert images("cifar10", n=20, n_test=10).spec["sha256"] == DIGESTS["cifar10"]
+    assert images("fashion_mnist").spec["sha256"] == DIGESTS["fashion_mnist"]

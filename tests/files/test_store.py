@@ -12,8 +12,9 @@ import time
 import numpy as np
 import pytest
 
-from flatlab.errors import BusyError, StoreError, UserError
+from flatlab.errors import BusyError, FlatlabError, StoreError, UserError
 from flatlab.files import store
+from flatlab.files.durable import locked
 from flatlab.files.store import RunStore, ensure_directory, run_directories, write_atomically
 
 CONFIG = {"model": {"width": 5, "bias": True}, "phases": [{"lr": 0.1}, {"lr": 1e-3}], "seed": 0}
@@ -119,9 +120,9 @@ def test_a_place_that_is_not_a_run_is_left_alone(tmp_path):
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_newer_or_damaged_config_is_named_and_kept(run, text, words, fresh):
     (run.path / "config.toml").write_bytes(text)
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(FlatlabError, match=words):
         RunStore.open(run.path, CONFIG, fresh=fresh)
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(FlatlabError, match=words):
         RunStore.read(run.path)
     assert (run.path / "config.toml").read_bytes() == text
 
@@ -239,6 +240,22 @@ def test_every_truncation_is_detected(run):
         assert found.warnings and found.meta == {"step": 1}
     path.write_bytes(data + b"\0")
     assert run.load_checkpoint().warnings
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [(b'"F32"', b'"I32"'), (b'"shape":[6,7]', b'"shape":[7,6]'), (b'"weight"', b'"height"')],
+)
+def test_the_same_bytes_under_another_header_are_detected(run, written, read):
+    """A dtype, a shape or a name that changed leaves the tensors' own bytes as they were."""
+    run.save_checkpoint(tensors(1), {"step": 1})
+    run.save_checkpoint(tensors(2), {"step": 2})
+    path = run.path / "checkpoint.safetensors"
+    data = path.read_bytes()
+    assert data.count(written) == 1
+    path.write_bytes(data.replace(written, read))
+    found = run.load_checkpoint()
+    assert "its checksum does not match" in found.warnings[0] and found.meta == {"step": 1}
 
 
 @pytest.mark.parametrize("both", [False, True])
@@ -426,7 +443,9 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypat
     assert path.read_bytes() == b"new"
 
 
-def test_a_write_is_synced_before_and_after_the_rename(tmp_path, monkeypatch):
+@pytest.fixture
+def calls(monkeypatch):
+    """Return the list of renames and syncs, which grows with each."""
     calls = []
     for name in ("fsync", "replace"):
         real = getattr(os, name)
@@ -437,8 +456,19 @@ def test_a_write_is_synced_before_and_after_the_rename(tmp_path, monkeypatch):
             return real(*arguments)
 
         monkeypatch.setattr(os, name, call)
+    return calls
+
+
+def test_a_write_is_synced_before_and_after_the_rename(tmp_path, calls):
     write_atomically(tmp_path / "file", b"data")
     assert calls == ["fsync file", "replace file", "fsync directory"]
+
+
+def test_a_checkpoint_is_synced_before_and_after_the_renames(run, calls):
+    for renames in (1, 2):  # the second time the current one becomes the previous
+        calls.clear()
+        run.save_checkpoint(tensors(), {})
+        assert calls == ["fsync file", *["replace file"] * renames, "fsync directory"]
 
 
 @pytest.fixture
@@ -495,9 +525,11 @@ def test_ensure_directory(tmp_path):
     file, link = tmp_path / "file", tmp_path / "link"
     file.touch()
     link.symlink_to(tmp_path / "nowhere")
-    for path, wrong in [(file, file), (file / "x" / "y", file), (link, link)]:
-        with pytest.raises(UserError, match=f"{wrong} is not a directory"):
+    for path in (file, file / "x" / "y"):
+        with pytest.raises(UserError, match=f"{file} is not a directory"):
             ensure_directory(path)
+    with pytest.raises(UserError, match=f"{link} is a link to .*/nowhere, which does not exist"):
+        ensure_directory(link)
     with pytest.raises(StoreError, match="cannot write"):
         ensure_directory(tmp_path / ("x" * 300))
 
@@ -520,3 +552,20 @@ def test_importing_the_store_stays_light():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
     assert store.FORMAT == 2
+
+
+def test_an_unlock_that_fails_is_no_error(tmp_path, monkeypatch):
+    """As on a network file system that is gone: the file is closed all the same."""
+    import fcntl
+
+    real = fcntl.flock
+
+    def flock(file, operation):
+        if operation == fcntl.LOCK_UN:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    for _ in range(2):
+        with locked(tmp_path):
+            pass

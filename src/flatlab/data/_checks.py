@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable
+from typing import Any
+
+from numpy.typing import NDArray
 
 from ..errors import UserError, unknown
 
@@ -59,7 +62,7 @@ def distinct(name: str, count: int, exponent: str, d: int) -> None:
         )
 
 
-def digest(sha256: object) -> None:
+def digest_text(sha256: object) -> None:
     """Refuse an expected digest that is not a string."""
     if sha256 is not None and not isinstance(sha256, str):
         raise UserError(f"sha256 must be a string of hexadecimal digits, got {sha256!r}")
@@ -71,4 +74,14 @@ def unchanged(source: str, found: str, expected: str | None) -> None:
         raise UserError(
             f"{source}: content changed, sha256 is {found[:12]}… and {expected[:12]}… was "
             "expected: restore the file, or drop sha256 to accept it"
+        )
+
+
+def labels_in_range(labels: NDArray[Any], classes: int = 10) -> None:
+    """Refuse labels that are no class."""
+    wrong = (labels < 0) | (labels >= classes)
+    if wrong.any():
+        place = int(wrong.argmax())
+        raise UserError(
+            f"label {place} is {labels[place]}: every label must be from 0 to {classes - 1}"
         )

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import UserError
+from ..errors import UserError, in_words, require_file, require_path
+from ..specs import Plain
 from . import _checks as check
-from .dataset import Dataset, Plain, real_numbers
+from .dataset import Dataset, real_numbers
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
+MANY_CLASSES = 10**6  # labels beyond are taken for something else than classes
 
 _UNREADABLE = (
     OSError,
@@ -68,6 +70,40 @@ def arrays(
 from_arrays = arrays
 
 
+def as_dataset(given: Any, classes: bool = False) -> Dataset:
+    """Return a data set: itself, or made of (x, y) or (x, y, x_test, y_test).
+
+    Arrays may be torch tensors. With `classes` the labels are classes from 0 to the largest.
+
+    >>> as_dataset(([[0.0], [1.0], [2.0]], [2, 0, 1]), classes=True).classes
+    3
+    """
+    if isinstance(given, Dataset):
+        return given
+    if not isinstance(given, tuple | list) or len(given) not in (2, 4):
+        shown = repr(given) if isinstance(given, str | int | float) else in_words(given)
+        raise UserError(
+            "data must be a Dataset such as flatlab.data.arrays(x, y), or a pair (x, y), or "
+            f"(x, y, x_test, y_test), got {shown}"
+        )
+    names = KEYS if len(given) == 4 else KEYS[:2]
+    parts: list[Any] = [
+        None if p is None else real_numbers(n, p) for n, p in zip(names, given, strict=True)
+    ]
+    count = None
+    if classes:
+        labels = [part for part in parts[1::2] if part is not None]
+        largest = max((part.max(initial=1) for part in labels), default=1)
+        if MANY_CLASSES < largest < np.inf and largest > 10 * labels[0].size:
+            raise UserError(
+                f"labels must be classes from 0 to the number of classes − 1, and these reach "
+                f"{largest:g}: number the classes, e.g. numpy.unique(y, return_inverse=True)[1]"
+            )
+        count = 1 + int(largest) if np.isfinite(largest) else 2  # `arrays` names what is not finite
+    x, y, x_test, y_test = (*parts, None, None)[:4]
+    return arrays(x, y, x_test, y_test, classes=count)
+
+
 def load(path: str | os.PathLike[str], sha256: str | None = None) -> Dataset:
     """Read an `.npz` file with the arrays x_train, y_train, x_test and y_test.
 
@@ -75,12 +111,14 @@ def load(path: str | os.PathLike[str], sha256: str | None = None) -> Dataset:
 
     Args:
         path: The file; `numpy.savez` writes one.
-        sha256: Expected digest of its content; other content is an error.
+        sha256: Expected digest of its content; other content is an error. With one, a file that is
+            gone is looked for under its name in the folder FLATLAB_DATA.
     """
-    if not isinstance(path, str | os.PathLike):
-        raise UserError(f"path must be a file name, got {path!r}")
-    check.digest(sha256)
+    require_path("path", path)
+    check.digest_text(sha256)
     file = Path(path).expanduser().absolute()
+    file = _moved(file) if sha256 is not None and not file.exists() else file
+    require_file(file)
     try:
         *given, classes = read_npz(file)
         data = _hashed(given, classes, file.stem, {"name": "file", "path": str(file)})
@@ -88,6 +126,18 @@ def load(path: str | os.PathLike[str], sha256: str | None = None) -> Dataset:
         raise UserError(f"{file}: {error}") from None
     check.unchanged(str(file), str(data.spec["sha256"]), sha256)
     return data
+
+
+def _moved(file: Path) -> Path:
+    """Return the file of the same name in the folder FLATLAB_DATA."""
+    folder = os.environ.get("FLATLAB_DATA")
+    found = Path(folder).expanduser().absolute() / file.name if folder else None
+    if found is None or not found.exists():
+        looked = f"nor {found}" if found else "and FLATLAB_DATA is not set"
+        raise UserError(
+            f"{file}: no such file, {looked}: set FLATLAB_DATA to the folder that holds {file.name}"
+        )
+    return found
 
 
 def content_digest(arrays: Sequence[NDArray[Any]], classes: int | None) -> str:

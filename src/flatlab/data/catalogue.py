@@ -8,15 +8,11 @@ from typing import Any
 
 from ..errors import UserError, nearest, unknown
 from .arrays import load
-from .ball import ball
-from .circle import circle
-from .complete import complete
+from .continuous import ball, circle, gaussian_mixture, sphere
+from .cube import complete, parity, xor
 from .dataset import Dataset
 from .images import cifar10, fashion_mnist
-from .mixture import gaussian_mixture
-from .parity import parity
-from .sphere import sphere
-from .xor import xor
+from .sets import CLASSES, SETS
 
 CATALOGUE: dict[str, Callable[..., Dataset]] = {
     "xor": xor,
@@ -76,6 +72,22 @@ def make(spec: Mapping[str, Any]) -> Dataset:
     if missing:
         raise UserError(f"{name} needs {', '.join(missing)}; it takes {', '.join(parameters)}")
     return CATALOGUE[name](**arguments)
+
+
+def shape_of(spec: Mapping[str, Any]) -> tuple[tuple[int, ...], int] | None:
+    """Return the shape of an input and how many outputs it needs; None if only the data can tell.
+
+    >>> shape_of({"name": "cifar10", "n": 100, "size": 16}), shape_of({"name": "circle", "n": 9})
+    (((3, 16, 16), 10), ((2,), 1))
+    """
+    name = spec.get("name")
+    if name in SETS:
+        side = spec.get("size", SETS[name].side)
+        return (SETS[name].channels, side, side), CLASSES
+    if name not in CATALOGUE or name == "file":
+        return None
+    d = spec.get("d", inspect.signature(CATALOGUE[name]).parameters["d"].default)
+    return ((d,), 1) if isinstance(d, int) else None
 
 
 def identity(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UserError, whole_number
+from ..specs import Plain
 
 Array = NDArray[np.float64]
-Plain = bool | int | float | str
 
 COMPACT = (np.dtype(np.float32), np.dtype(np.uint8))
 """Types that inputs with more than two axes keep; every other input becomes float64."""
@@ -57,6 +56,13 @@ class Dataset:
     spec: dict[str, Plain]
     relevant: tuple[int, ...] = ()
     classes: int | None = None
+
+    def __repr__(self) -> str:
+        labels = f", {self.classes} classes" if self.classes else ""
+        return (
+            f"Dataset({self.name}, seed {self.seed}: {self.n:,} training and "
+            f"{len(self.x_test):,} test examples of shape {self.shape}{labels})"
+        )
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the class is frozen
@@ -129,11 +135,7 @@ class Dataset:
         return self.classes or math.prod(self.y_train.shape[1:])
 
     def require_points(self, what: str) -> None:
-        """Raise unless inputs have shape (n, d) and every label is one real number.
-
-        Args:
-            what: What needs such data; the first words of the message.
-        """
+        """Raise unless inputs have shape (n, d) and labels are real numbers, as `what` needs."""
         if len(self.shape) != 1 or self.classes or self.y_train.ndim != 1:
             labels = f"{self.classes} classes" if self.classes else f"shape {self.y_train.shape}"
             raise UserError(
@@ -143,14 +145,29 @@ class Dataset:
 
 
 def real_numbers(name: str, value: object) -> NDArray[Any]:
-    """Return an array of booleans, integers or floats."""
+    """Return an array of booleans, integers or floats; a tensor of torch becomes one."""
     try:
-        given = np.asarray(value)
+        given = _values(name, value) if hasattr(value, "detach") else np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:
         raise UserError(f"{name} is not an array: {str(error).splitlines()[0]}") from None
     if given.dtype.kind not in "biuf":
         raise UserError(f"{name} must hold real numbers, got dtype {given.dtype}")
+    if isinstance(value, np.ma.MaskedArray) and (hidden := np.ma.getmaskarray(value)).any():
+        where = _first(name, given, hidden).partition(" is ")[0]
+        raise UserError(f"{where} is masked: fill masked values, or leave their examples out")
     return given
+
+
+def _values(name: str, tensor: Any) -> NDArray[Any]:
+    """Return the values of a tensor, wherever and however it holds them."""
+    if tensor.is_meta:
+        raise UserError(f"{name} is a tensor on the device 'meta', without values: give real ones")
+    dense = tensor.detach().to_dense() if "strided" not in str(tensor.layout) else tensor.detach()
+    plain = dense.cpu().resolve_conj().resolve_neg()
+    try:
+        return np.asarray(plain.numpy())
+    except TypeError:  # a type that numpy lacks, as bfloat16
+        return np.asarray(plain.float().numpy())
 
 
 def _inputs(name: str, value: object) -> NDArray[Any]:
@@ -167,9 +184,8 @@ def _labels(name: str, value: object, classes: int | None) -> NDArray[Any]:
     _check_finite(name, given)
     wrong = (given < 0) | (given >= classes) | (given != np.floor(given))
     if wrong.any():
-        index = _first(wrong)
         raise UserError(
-            f"{name}{_subscript(index)} is {given[index]}: with classes={classes} "
+            f"{_first(name, given, wrong)}: with classes={classes} "
             f"every label must be a whole number from 0 to {classes - 1}"
         )
     return _read_only(given, np.dtype(np.int64))
@@ -188,23 +204,20 @@ def _read_only(given: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 def _check_finite(name: str, array: NDArray[Any]) -> None:
     if array.dtype.kind == "f" and not (finite := np.isfinite(array)).all():
-        index = _first(~finite)
-        where = _subscript(index)
-        raise UserError(f"{name}{where} is {array[index]}: every value must be finite")
+        raise UserError(f"{_first(name, array, ~finite)}: every value must be finite")
 
 
-def _first(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
-    return tuple(int(part) for part in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-
-
-def _subscript(index: tuple[int, ...]) -> str:
-    return f"[{', '.join(map(str, index))}]" if index else ""
+def _first(name: str, array: NDArray[Any], wrong: NDArray[np.bool_]) -> str:
+    """Say where the first wrong value is, and what it is."""
+    index = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    where = f"[{', '.join(map(str, index))}]" if index else ""
+    return f"{name}{where} is {array[index]}"
 
 
 def _plain(spec: dict[str, Plain]) -> dict[str, Plain]:
     for name, value in spec.items():
         if not isinstance(value, bool | int | float | str):
             raise UserError(f"spec[{name!r}] must be a plain value, got {value!r}")
-        if isinstance(value, numbers.Real) and not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"spec[{name!r}] must be finite, got {value}")
     return dict(spec)

@@ -1,4 +1,4 @@
-"""Files that last: durable writes, the checkpoint format and run directories. The only writer."""
+"""Files that last: durable writes, checkpoints, run directories, downloads. The only writer."""
 
 from .checkpoints import Checkpoint as Checkpoint
 from .durable import locked as locked

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UserError
+from ..errors import UserError, require_file
 
 if TYPE_CHECKING:
     import numpy as np
 
     Array = np.ndarray[Any, np.dtype[Any]]
+
+
+CHECKSUM, MISMATCH = "sha256", "its checksum does not match"
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ def serialise(tensors: Mapping[str, Array], meta: Mapping[str, Any]) -> bytes:
     # Contiguous, because safetensors reads the bare pointer; asarray keeps scalars scalar.
     own = {name: np.asarray(value, order="C") for name, value in tensors.items()}
     text = json.dumps(dict(meta))  # NaN is kept: a resumed run must continue from the same bits
-    metadata = {"meta": text, "sha256": _checksum(own, text)}
+    metadata = {"meta": text, CHECKSUM: _checksum(own, text)}
     data: bytes = safetensors.numpy.save(own, metadata=metadata)
     return data
 
@@ -53,6 +56,7 @@ def read_checkpoint(path: Path) -> Checkpoint | str | None:
     """Return the checkpoint, or why it is damaged, or None if there is no such file."""
     import safetensors.numpy
 
+    require_file(path)
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -63,10 +67,10 @@ def read_checkpoint(path: Path) -> Checkpoint | str | None:
         return str(error.strerror)
     try:
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        text, expected = header["__metadata__"]["meta"], header["__metadata__"]["sha256"]
+        text, expected = header["__metadata__"]["meta"], header["__metadata__"][CHECKSUM]
         tensors = {name: value.copy() for name, value in safetensors.numpy.load(data).items()}
         if _checksum(tensors, text) != expected:
-            return "its checksum does not match"
+            return MISMATCH
         return Checkpoint(tensors, json.loads(text))
     except MemoryError:
         raise

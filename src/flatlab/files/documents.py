@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import StoreError
+from .checkpoints import CHECKSUM
 from .durable import read
-from .store import AGAIN, plain, write_json
+from .store import checksum_of, damaged, plain, write_json
 
-DOCUMENT, CHECKSUM = "document", "sha256"
+DOCUMENT = "document"
 
 
 def write_document(path: Path, document: Mapping[str, Any]) -> None:
     """Write a document of plain values durably; a float that is not finite becomes null."""
     readable = plain(document)
-    write_json(path, {DOCUMENT: readable, CHECKSUM: _checksum(readable)})
+    write_json(path, {DOCUMENT: readable, CHECKSUM: checksum_of(readable)})
 
 
 def read_document(path: Path) -> dict[str, Any] | None:
@@ -34,12 +33,7 @@ def read_document(path: Path) -> dict[str, Any] | None:
         made = json.loads(data)
         document, checksum = made[DOCUMENT], made[CHECKSUM]
     except (ValueError, RecursionError, TypeError, KeyError) as error:
-        raise StoreError(f"{path} is damaged ({error!r}): {AGAIN}") from None
-    if not isinstance(document, dict) or checksum != _checksum(document):
-        raise StoreError(f"{path} is damaged (its checksum does not fit): {AGAIN}")
+        raise damaged(path, repr(error)) from None
+    if not isinstance(document, dict) or checksum != checksum_of(document):
+        raise damaged(path, "its checksum does not fit")
     return document
-
-
-def _checksum(document: Any) -> str:
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..errors import BusyError, FlatlabError, StoreError, UserError
+from ..errors import BusyError, FlatlabError, StoreError, UserError, require_file
 
 LOCK = "lock"
 # Only names that this package gives, so that a user's own hidden file is never removed.
@@ -29,6 +29,7 @@ def ensure_directory(path: str | os.PathLike[str]) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
+        require_whole_links(path)
         wrong = next((part for part in (path, *path.parents) if part.is_file()), path)
         raise UserError(f"{wrong} is not a directory: choose another place for {path}") from None
     except OSError as error:
@@ -36,6 +37,16 @@ def ensure_directory(path: str | os.PathLike[str]) -> None:
     # access(2) also detects read-only file systems, where even root cannot write.
     if not os.access(path, os.W_OK | os.X_OK):
         raise UserError(f"{path} is not writable: choose another directory")
+
+
+def require_whole_links(path: Path) -> None:
+    """Refuse a path that leads through a link to nowhere."""
+    for link in (path, *path.parents):
+        if link.is_symlink() and not link.exists():
+            raise UserError(
+                f"{link} is a link to {os.readlink(link)}, which does not exist: make that "
+                f"directory, or choose another place for {path}"
+            ) from None
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -107,7 +118,7 @@ def locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            pid = os.pread(file.fileno(), 20, 0).decode().strip()
+            pid = os.pread(file.fileno(), 20, 0).decode(errors="replace").strip()
             holder = f"another process (pid {pid})" if pid else "another process"
             raise BusyError(
                 f"{holder} is working on {path}: wait for it or choose another directory"
@@ -122,8 +133,10 @@ def locked(path: Path) -> Iterator[None]:
             yield
         finally:
             _write_pid(file.fileno(), "")
-            # Unlock explicitly, because a forked child may still have the file open.
-            fcntl.flock(file, fcntl.LOCK_UN)
+            # Unlock explicitly, because a forked child may still have the file open. If that fails,
+            # as on a network file system that is gone, closing the file is all that is left.
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_UN)
 
 
 @contextlib.contextmanager
@@ -159,6 +172,7 @@ def remove(path: Path) -> None:
 
 def read(path: Path) -> bytes | None:
     """Return a file's content, or None if there is no such file."""
+    require_file(path)
     try:
         return path.read_bytes()
     except FileNotFoundError:

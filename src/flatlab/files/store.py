@@ -9,7 +9,9 @@ A run is a directory:
     result.json                       the result
     lock                              held by the process that works here
 
-    Writes are atomic and durable (`durable`), and checkpoints have a checksum (`checkpoints`).
+Writes are atomic and durable (`durable`), and every file has a checksum: config.toml in its first
+line, history.parquet in its metadata, result.json as a field, checkpoints in their header
+(`checkpoints`). A file without one, from an older version or written by hand, is read all the same.
 """
 
 from __future__ import annotations
@@ -24,14 +26,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BusyError, StoreError, UserError
+from ..errors import BusyError, FlatlabError, StoreError, UserError
 from ..specs import digest
+from .checkpoints import CHECKSUM, MISMATCH, read_checkpoint, serialise
 from .checkpoints import Checkpoint as Checkpoint
-from .checkpoints import read_checkpoint, serialise
 from .durable import ensure_directory as ensure_directory
-from .durable import is_leftover, read, remove, sync_directory, temporary
+from .durable import is_leftover, read, remove, require_whole_links, sync_directory, temporary
 from .durable import locked as locked
 from .durable import write_atomically as write_atomically
+from .history import from_parquet, to_parquet
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 FORMAT = 2
+PathLike = str | os.PathLike[str]
 Digest = Callable[[Mapping[str, Any]], str]
 Upgrade = Callable[[Mapping[str, Any], int], dict[str, Any]]
 AGAIN = "start again with --fresh, or without this run's folder"
@@ -46,6 +50,12 @@ AGAIN = "start again with --fresh, or without this run's folder"
 CONFIG = "config.toml"
 HISTORY, RESULT = "history.parquet", "result.json"
 CHECKPOINT, PREVIOUS = "checkpoint.safetensors", "checkpoint.previous.safetensors"
+REWRITE = "run the command that trained it again to rewrite it"
+_FIRST_LINE = b"# sha256 of the lines below: "
+
+
+class DamagedConfig(StoreError):
+    """A config.toml that cannot be what flatlab wrote."""
 
 
 class RunStore:
@@ -55,13 +65,13 @@ class RunStore:
         self, path: Path, config: dict[str, Any], digest_of: Digest = digest, number: int = FORMAT
     ) -> None:
         self.path, self.format = path, number
-        self._config, self._digest = config, digest_of
+        self.config, self._digest = config, digest_of
         self._current_is_valid: bool | None = None  # None: not checked yet
 
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str],
+        path: PathLike,
         config: Mapping[str, Any],
         *,
         fresh: bool = False,
@@ -83,42 +93,54 @@ class RunStore:
         """
         path, text = Path(path), _to_toml(config)
         store = cls(path, tomllib.loads(text), digest_of)
-        del store._config["format"]
-        found = _find_config(path, None if fresh else upgrade)
+        del store.config["format"]
+        found = store._find(fresh, upgrade)
         if found is None or fresh:
             ensure_directory(path)
             with locked(path):
-                found = _find_config(path, None if fresh else upgrade)
+                found = store._find(fresh, upgrade)
                 if found is None or fresh:
                     # The config goes last: a kill in between leaves a run, not a riddle.
                     for name in (RESULT, CHECKPOINT, PREVIOUS, HISTORY):
-                        remove(path / name)
-                    write_atomically(path / CONFIG, text.encode())
+                        if fresh or not store._began():
+                            remove(path / name)
+                    write_atomically(path / CONFIG, _with_checksum(text))
                     return store
         there, store.format = found
-        if digest_of(there) != digest_of(store._config):
+        if digest_of(there) != digest_of(store.config):
             raise UserError(_conflict(path, there, config))
         return store
 
     @classmethod
     def read(
-        cls,
-        path: str | os.PathLike[str],
-        digest_of: Digest = digest,
-        upgrade: Upgrade | None = None,
+        cls, path: PathLike, digest_of: Digest = digest, upgrade: Upgrade | None = None
     ) -> RunStore:
         """Open an existing run for reading; see `open`."""
         path = Path(path)
         found = _find_config(path, upgrade)
         if found is None:
             raise UserError(f"{path} is not a run directory: it has no {CONFIG}")
-        config, number = found
-        return cls(path, config, digest_of, number)
+        return cls(path, found[0], digest_of, found[1])
 
-    @property
-    def config(self) -> dict[str, Any]:
-        """The configuration, without the format number."""
-        return self._config
+    def _find(self, fresh: bool, upgrade: Upgrade | None) -> tuple[dict[str, Any], int] | None:
+        """Read the config and its format; None if it has to be written.
+
+        A damaged one is written anew if a checkpoint tells that this run was begun here.
+        """
+        try:
+            return _find_config(self.path, None if fresh else upgrade)
+        except DamagedConfig:
+            names = {name for name in os.listdir(self.path) if not is_leftover(name)}
+            ours = {CONFIG} < names <= {CONFIG, HISTORY, RESULT, CHECKPOINT, PREVIOUS}
+            if ours and (fresh or self._began()):
+                return None
+            raise
+
+    def _began(self) -> bool:
+        """Return whether a checkpoint here names the digest of this configuration."""
+        found = (read_checkpoint(self.path / name) for name in (CHECKPOINT, PREVIOUS))
+        wanted = self._digest(self.config)
+        return any(isinstance(c, Checkpoint) and c.meta.get("config") == wanted for c in found)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -132,7 +154,7 @@ class RunStore:
         with locked(self.path):
             found = _find_config(self.path)
             same = found is not None and (
-                found[1] != FORMAT or self._digest(found[0]) == self._digest(self._config)
+                found[1] != FORMAT or self._digest(found[0]) == self._digest(self.config)
             )
             if not same:
                 raise BusyError(
@@ -140,6 +162,17 @@ class RunStore:
                     f"run the same command again or choose another directory"
                 )
             yield
+
+    def rehearse(self) -> None:
+        """Do in memory what saving does, so that all it imports is loaded.
+
+        Otherwise a package that is upgraded or removed during a run would lose its end.
+        """
+        import numpy as np
+
+        columns = {"epoch": np.arange(2), "loss": np.ones(2)}
+        serialise(columns, {})
+        from_parquet(to_parquet(columns))
 
     def save_checkpoint(self, tensors: Mapping[str, Array], meta: Mapping[str, Any]) -> None:
         """Save a new checkpoint and keep the one before.
@@ -165,63 +198,38 @@ class RunStore:
         Raises:
             StoreError: There are checkpoint files and none of them is valid.
         """
-        damaged: dict[str, str] = {}
+        bad_files: list[str] = []
         for name in (CHECKPOINT, PREVIOUS):
             found = read_checkpoint(self.path / name)
             if name == CHECKPOINT:
                 self._current_is_valid = isinstance(found, Checkpoint)
             if isinstance(found, Checkpoint):
-                warnings = tuple(
-                    f"{self.path / bad} is damaged ({reason}): continuing from {name}"
-                    for bad, reason in damaged.items()
-                )
+                warnings = tuple(f"{bad}: continuing from {name}" for bad in bad_files)
                 return Checkpoint(found.tensors, found.meta, warnings)
             if found is not None:
-                damaged[name] = found
-        if damaged:
-            reasons = " and ".join(
-                f"{self.path / name} is damaged ({reason})" for name, reason in damaged.items()
-            )
-            raise StoreError(f"{reasons}: {AGAIN}")
+                bad_files.append(f"{self.path / name} is damaged ({found})")
+        if bad_files:
+            raise StoreError(f"{' and '.join(bad_files)}: {AGAIN}")
         return None
 
     def save_history(self, columns: Mapping[str, Array]) -> None:
         """Write the table of logged epochs: one-dimensional columns of equal length."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        sink = pa.BufferOutputStream()
-        table = pa.table({name: pa.array(column) for name, column in columns.items()})
-        pq.write_table(table, sink, write_page_checksum=True)
-        write_atomically(self.path / HISTORY, sink.getvalue().to_pybytes())
+        write_atomically(self.path / HISTORY, to_parquet(columns))
 
     def load_history(self) -> dict[str, Array] | None:
         """Return the columns of the history as writable arrays, or None if there is none."""
         data = read(self.path / HISTORY)
         if data is None:
             return None
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         try:
-            table = pq.read_table(
-                pa.BufferReader(data), page_checksum_verification=True, use_threads=False
-            )
-            columns = zip(table.column_names, table.columns, strict=True)
-            return {
-                name: np.array(column.to_pylist(), dtype=str)
-                if pa.types.is_string(column.type)
-                else np.array(column.to_numpy())
-                for name, column in columns
-            }
-        except (pa.ArrowException, OSError, ValueError) as error:
-            remedy = "run the command that trained it again to rewrite it"
-            raise _damaged(self.path / HISTORY, error, remedy) from None
+            return from_parquet(data)
+        except ValueError as error:
+            raise damaged(self.path / HISTORY, error, REWRITE) from None
 
     def save_result(self, result: Mapping[str, Any]) -> None:
         """Write the result as JSON; a float that is not finite becomes null."""
-        write_json(self.path / RESULT, result)
+        readable = plain(result)
+        write_json(self.path / RESULT, {**readable, CHECKSUM: checksum_of(readable)})
 
     def result_checksum(self) -> str | None:
         """Return the SHA-256 of result.json, as sha256sum gives it; None if there is none."""
@@ -236,9 +244,12 @@ class RunStore:
         try:
             result = json.loads(data)
         except (ValueError, RecursionError) as error:
-            raise _damaged(self.path / RESULT, error) from None
+            raise damaged(self.path / RESULT, error, REWRITE) from None
         if not isinstance(result, dict):
-            raise _damaged(self.path / RESULT, "not a JSON object")
+            raise damaged(self.path / RESULT, "not a JSON object", REWRITE)
+        expected = result.pop(CHECKSUM, None)
+        if expected is not None and expected != checksum_of(result):
+            raise damaged(self.path / RESULT, MISMATCH, REWRITE)
         return result
 
 
@@ -248,16 +259,20 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
     write_atomically(path, text.encode() + b"\n")
 
 
-def run_directories(root: str | os.PathLike[str]) -> list[Path]:
+def checksum_of(document: Any) -> str:
+    """Return the SHA-256 of plain values; the order of keys does not matter."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def run_directories(root: PathLike) -> list[Path]:
     """Return the run directories at and below `root`, sorted; symbolic links are not followed."""
-    found = []
-    for directory, _, files in os.walk(root):
-        if CONFIG in files and _looks_like_run(Path(directory) / CONFIG):
-            found.append(Path(directory))
-    return sorted(found)
+    walked = (Path(directory) for directory, _, files in os.walk(root) if CONFIG in files)
+    return sorted(path for path in walked if _looks_like_run(path / CONFIG))
 
 
-def _damaged(path: Path, reason: object, remedy: str = AGAIN) -> StoreError:
+def damaged(path: Path, reason: object, remedy: str = AGAIN) -> StoreError:
+    """Return the error to raise for a damaged file."""
     return StoreError(f"{path} is damaged ({reason}): {remedy}")
 
 
@@ -270,29 +285,51 @@ def _to_toml(config: Mapping[str, Any]) -> str:
     return tomli_w.dumps({"format": FORMAT, **config})
 
 
+def _with_checksum(text: str) -> bytes:
+    data = text.encode()
+    return _FIRST_LINE + hashlib.sha256(data).hexdigest().encode() + b"\n" + data
+
+
+def _check_config(data: bytes) -> None:
+    """Raise ValueError if the first line holds the checksum of other lines than these."""
+    first, _, rest = data.partition(b"\n")
+    expected = first.removeprefix(_FIRST_LINE)
+    if expected != first and expected != hashlib.sha256(rest).hexdigest().encode():
+        raise ValueError(MISMATCH)
+
+
 def _find_config(path: Path, upgrade: Upgrade | None = None) -> tuple[dict[str, Any], int] | None:
     """Read the config of a run and its format; None if the directory is missing or empty.
 
     Raises:
         UserError: There are files, but not of a run.
+        DamagedConfig: The config is damaged.
     """
     if not os.path.isdir(path):
         if os.path.lexists(path):
+            require_whole_links(path)
             raise UserError(f"{path} is a file, not a run directory: choose another directory")
         return None
     data = read(path / CONFIG)
     if data is None:
+        try:
+            names = os.listdir(path)
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror}") from error
         # A kill during creation leaves a lock and perhaps a temporary file; that counts as empty.
-        if all(is_leftover(name) for name in _names(path)):
+        if all(is_leftover(name) for name in names):
             return None
         raise UserError(
             f"{path} is not a run directory: it has files but no {CONFIG}; choose another directory"
         )
     try:
+        _check_config(data)
         config = tomllib.loads(data.decode())
-    except ValueError as error:
-        raise UserError(
-            f"{path / CONFIG} is damaged ({error}): choose another directory or remove this one"
+    except (ValueError, RecursionError) as error:
+        raise DamagedConfig(
+            f"{path / CONFIG} is damaged ({error}): run the command that trained it again, with "
+            "--fresh or in another directory if that fails too; if you changed the file yourself, "
+            "remove its first line"
         ) from None
     number = config.pop("format", None)
     if type(number) is not int:
@@ -313,26 +350,18 @@ def _find_config(path: Path, upgrade: Upgrade | None = None) -> tuple[dict[str, 
     return config, number
 
 
-def _names(path: Path) -> list[str]:
-    try:
-        return os.listdir(path)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-
-
 def _looks_like_run(config: Path) -> bool:
-    with contextlib.suppress(OSError, ValueError):
-        return type(tomllib.loads(config.read_text("utf-8")).get("format")) is int
+    with contextlib.suppress(FlatlabError, ValueError, RecursionError):
+        data = read(config) if config.is_file() else None
+        return data is not None and type(tomllib.loads(data.decode()).get("format")) is int
     return False
 
 
 def _conflict(path: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     there, here = _leaves(found), _leaves(wanted)
     keys = [key for key in here | there if there.get(key) != here.get(key)]
-    parts = [
-        f"{key} is {there.get(key, 'unset')} there, {here.get(key, 'unset')} here"
-        for key in keys[:3]
-    ]
+    values = [(key, there.get(key, "unset"), here.get(key, "unset")) for key in keys[:3]]
+    parts = [f"{key} is {old} there, {new} here" for key, old, new in values]
     more = f"; and {len(keys) - 3} more" if len(keys) > 3 else ""
     return (
         f"{path} holds another run ({'; '.join(parts)}{more}): "

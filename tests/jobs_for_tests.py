@@ -10,12 +10,16 @@ from pathlib import Path
 from flatlab.errors import StoreError
 
 
+def leave_pid(path):
+    path = Path(path)
+    path.with_suffix(".new").write_text(str(os.getpid()))
+    path.with_suffix(".new").rename(path)  # so that the file is never seen empty
+
+
 def say_ready(payload, report):
     """Tell the test that the job runs, by a report and, if asked, by a file with its pid."""
     if "ready" in payload:
-        path = Path(payload["ready"])
-        path.with_suffix(".new").write_text(str(os.getpid()))
-        path.with_suffix(".new").rename(path)  # so that the file is never seen empty
+        leave_pid(payload["ready"])
     report({"pid": os.getpid()})
 
 
@@ -71,6 +75,14 @@ def chat(payload, report):
     for step in range(20_000):
         report({"step": step, "text": "x" * 500})
     return {"result": "y" * 1_000_000}
+
+
+def report_and_wait(payload, report):
+    """Report so many times, say by a file that this is done, and stay."""
+    for step in range(payload["steps"]):
+        report({"step": step, "text": "x" * 500})
+    leave_pid(payload["ready"])
+    time.sleep(600)
 
 
 def threads(payload, report):

@@ -4,32 +4,33 @@ import os
 import signal
 import time
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
+from processes import alive
+from ray_for_tests import ray_here  # noqa: F401
 
 from flatlab.errors import UserError
-from flatlab.jobs import Job, LocalProcesses, Outcome, run, run_jobs
+from flatlab.jobs import Care, Job, LocalProcesses, Outcome, run, run_jobs
 from flatlab.jobs.contract import NOT_SAVED, Progress, Started
+from flatlab.jobs.ray_tasks import RayTasks
 
 # Each runs two jobs at once.
-BACKENDS = {"local processes": lambda: LocalProcesses(2)}
+BACKENDS = {"local processes": lambda: LocalProcesses(2), "ray": RayTasks}
 
 
 def job(name, function, after=(), timeout=None, **payload):
     return Job(name, f"jobs_for_tests:{function}", payload, tuple(after), timeout)
 
 
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+def opened(request):
+    if request.param == "ray":
+        request.getfixturevalue("ray_here")
+    return BACKENDS[request.param]()
 
 
 @pytest.fixture(params=BACKENDS)
 def backend(request):
-    with BACKENDS[request.param]() as made:
+    with opened(request) as made:
         yield made
 
 
@@ -39,7 +40,7 @@ def workers(request):
     if request.param == "this process":
         yield 0
         return
-    with BACKENDS[request.param]() as made:
+    with opened(request) as made:
         yield made
 
 
@@ -143,8 +144,8 @@ def test_failures_are_told_apart_and_stop_no_other(workers):
     assert outcomes["list"].error == (
         "TypeError: jobs_for_tests:not_a_dict must return a dict, got list"
     )
-    assert outcomes["module"].error.startswith("ModuleNotFoundError")
-    assert outcomes["function"].error.startswith("AttributeError")
+    assert outcomes["module"].error.startswith("cannot import ")
+    assert outcomes["function"].error == "jobs_for_tests has no function 'no_such_function'"
     assert "package.module:function" in outcomes["format"].error
     assert outcomes["format"].exit_code == 2
 
@@ -167,7 +168,18 @@ def test_a_job_that_dies_is_named_with_the_cause(backend):
     assert (killed.status, killed.error) == ("failed", "job killed died (signal SIGKILL)")
     assert broken.error == "job broken died (signal SIGSEGV)"
     assert gone.error == "job gone died (exit code 3)" and gone.exit_code == 1
+    assert killed.died and broken.died and gone.died and not fine.died
     assert fine.status == "done"
+
+
+def test_a_job_that_fails_is_tried_again_if_asked(workers):
+    listener = Listener()
+    care = Care(retries=1, retry_failed=True)
+    failed, fine = run_jobs(
+        [job("a", "fail"), job("b", "square", x=3)], workers, listener, care=care
+    )
+    assert (failed.status, failed.died, fine.result["square"]) == ("failed", False, 9)
+    assert listener.kinds("a") == ["started", "retrying", "started", "finished"]
 
 
 # Dependencies

@@ -1,7 +1,9 @@
 """What is special about local processes: what a child inherits, and how a family ends."""
 
+import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -10,9 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from test_backends import alive, job
+from processes import alive, children_of
+from test_backends import job
 
-from flatlab.jobs import LocalProcesses, run_jobs, usable_cores
+from flatlab.jobs import LocalProcesses, Outcome, run_jobs, usable_cores
+from flatlab.jobs.contract import Progress
 
 HERE = str(Path(__file__).parents[1])
 
@@ -27,20 +31,6 @@ def wait_for(condition, seconds=120.0):
     while not condition():
         assert time.monotonic() < until, "waited in vain"
         time.sleep(0.01)
-
-
-def children_of(pid):
-    """All living descendants, through /proc: the fork server and the tracker are among them."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {pid}
 
 
 @pytest.fixture
@@ -145,6 +135,64 @@ def test_no_pipe_is_leaked():
     before = len(os.listdir("/proc/self/fd"))
     run_jobs([*jobs, job("killed", "kill_self", signal="SIGKILL")], workers=2)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.fixture
+def no_more_files():
+    """Return a function within which this process can open no file, pipe or socket."""
+
+    @contextlib.contextmanager
+    def call():
+        free = os.open(os.devnull, os.O_RDONLY)
+        os.close(free)  # the lowest descriptor that the next file would get
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    return call
+
+
+def test_a_process_that_cannot_start_fails_its_job_and_says_why(no_more_files):
+    jobs = [job(str(x), "square", x=x) for x in range(2)]
+    run_jobs(jobs, workers=2)  # the fork server is up
+    with LocalProcesses(2) as backend:
+        with no_more_files():
+            backend.submit(jobs[0])
+            (failed,) = backend.poll(0.0)  # it never started: the outcome alone
+        assert (failed.job, failed.status, failed.exit_code) == (jobs[0], "failed", 1)
+        assert failed.error == "cannot start a process: [Errno 24] Too many open files"
+        assert failed.seconds == 0 and backend.room() == 2
+        assert [outcome.status for outcome in run_jobs(jobs, backend)] == ["done"] * 2
+
+
+def test_a_chatty_child_starves_no_other(tmp_path):
+    """A poll takes one message of each child, however many one of them has sent."""
+    ready = [tmp_path / "chatty", tmp_path / "calm"]
+    with LocalProcesses(2) as backend:
+        for path, steps in zip(ready, (50, 2), strict=True):
+            backend.submit(job(path.name, "report_and_wait", steps=steps, ready=str(path)))
+        wait_for(lambda: all(path.exists() for path in ready))  # all is in the pipes
+        polls = [backend.poll(1.0) for _ in range(3)]
+    told = [[event.job.name for event in events if isinstance(event, Progress)] for events in polls]
+    assert told == [["chatty", "calm"], ["chatty", "calm"], ["chatty"]]
+
+
+def test_progress_that_nobody_hears_is_dropped_and_not_waited_for(tmp_path):
+    """The reports are many times what a pipe holds, and the first of them arrive."""
+    ready = tmp_path / "ready"
+    with LocalProcesses(1) as backend:
+        one = job("a", "report_and_wait", steps=2000, ready=str(ready))
+        backend.submit(one)
+        wait_for(ready.exists, seconds=60)  # nobody has polled
+        backend.cancel(one, kill=True)
+        events = []
+        while not events or not isinstance(events[-1], Outcome):
+            events += backend.poll(1.0)
+    steps = [event.info["step"] for event in events if isinstance(event, Progress)]
+    assert steps == list(range(len(steps))) and 0 < len(steps) < 2000
 
 
 @pytest.mark.parametrize("everyone", [True, False])

@@ -3,7 +3,8 @@
 import pytest
 
 from flatlab.errors import UserError
-from flatlab.jobs import Backend, Job, run, run_jobs
+from flatlab.files.store import CHECKPOINT
+from flatlab.jobs import Backend, Care, Job, run, run_jobs
 from flatlab.jobs.contract import NOT_SAVED, Ending, Outcome, Started
 
 
@@ -11,7 +12,7 @@ class Played(Backend):
     """Each job takes as many seconds as its payload says; `wait` of them in a queue.
 
     `saves` is how many seconds a job needs to end when it is cancelled; without it, it must be
-    killed, and if it is `stuck`, even that does not help.
+    killed, and if it is `stuck`, even that does not help. Its first tries end as `endings` say.
     """
 
     def __init__(self, clock, places=2):
@@ -25,7 +26,10 @@ class Played(Backend):
         self.calls.append(("submit", job.name, self.clock.now))
         self.jobs[job.name] = job
         begins = self.clock.now + job.payload.get("wait", 0)
-        self.ends[job.name] = begins + job.payload["seconds"], Ending("done", {})
+        endings = job.payload.get("endings", [])
+        how = endings.pop(0) if endings else {"status": "done", "result": {}}
+        self.told.discard(job.name)
+        self.ends[job.name] = begins + job.payload["seconds"], Ending(**how)
 
     def poll(self, seconds):
         self.clock.now += seconds
@@ -146,6 +150,73 @@ def test_a_callback_that_raises_gives_the_jobs_the_short_grace(backend):
         "submit",
         "cancel",
     ]
+
+
+DIED = {"status": "failed", "error": "job a died (signal SIGKILL)", "exit_code": 1, "died": True}
+FAILED = {"status": "failed", "error": "ValueError: a bug", "exit_code": 1}
+
+
+def told(jobs, backend, care):
+    """Run the jobs; return the status of each and every (name, kind, info) but progress."""
+    events = []
+    outcomes = run_jobs(
+        jobs, backend, lambda job, kind, info: events.append((job.name, kind, info)), care=care
+    )
+    return [one.status for one in outcomes], events
+
+
+@pytest.mark.parametrize(("deaths", "status"), [(2, "done"), (3, "failed")])
+def test_a_job_that_dies_is_started_again_so_many_times(backend, deaths, status):
+    backend.places = 1
+    jobs = [job("a", 1, endings=[DIED] * deaths), job("b", 1, after=["a"]), job("c", 1)]
+    statuses, events = told(jobs, backend, Care(retries=2))
+    assert statuses == [status, status, "done"]
+    again = [info for _, kind, info in events if kind == "retrying"]
+    assert again == [
+        {"error": DIED["error"], "try": k, "of": 3, "start": "the beginning"} for k in (2, 3)
+    ]
+    first, second, third = [when for kind, name, when in backend.calls if name == "a"]
+    assert second == pytest.approx(first + 1 + run.PAUSE, abs=1 + 2 * NEAR)  # c goes first
+    assert third == pytest.approx(second + 1 + 2 * run.PAUSE, abs=2 * NEAR)
+    assert [name for name, kind, _ in events if kind == "finished"].count("a") == 1
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_retry_says_where_it_goes_on_from(backend, tmp_path, fresh):
+    (tmp_path / CHECKPOINT).touch()
+    jobs = [job("a", 1, endings=[DIED], out=str(tmp_path), fresh=fresh)]
+    _, events = told(jobs, backend, Care(retries=1))
+    (start,) = [info["start"] for _, kind, info in events if kind == "retrying"]
+    assert start == ("the beginning" if fresh else "its last checkpoint")
+
+
+def test_a_job_that_fails_by_itself_is_retried_only_if_asked(backend):
+    statuses, _ = told([job("a", 1, endings=[FAILED])], backend, Care(retries=1))
+    assert statuses == ["failed"] and submitted(backend) == ["a"]
+    care = Care(retries=1, retry_failed=True)
+    assert told([job("a", 1, endings=[FAILED])], backend, care)[0] == ["done"]
+
+
+def test_a_job_that_took_too_long_is_not_retried(backend):
+    care = Care(retries=3, retry_failed=True, timeout=60)
+    statuses, _ = told([job("a", 900, saves=1), job("b", 100, timeout=200)], backend, care)
+    assert statuses == ["failed", "done"] and submitted(backend) == ["a", "b"]
+
+
+def test_the_first_failure_stops_the_others_if_asked(backend):
+    jobs = [job("long", 900, saves=1), job("a", 1, endings=[FAILED]), job("late", 1)]
+    statuses, _ = told(jobs, backend, Care(fail_fast=True))
+    assert statuses == ["interrupted", "failed", "interrupted"]
+    assert submitted(backend) == ["long", "a"] and backend.clock.now < 10
+
+
+@pytest.mark.parametrize(
+    ("care", "message"),
+    [({"retries": -1}, "retries must be >= 0, got -1"), ({"timeout": 0}, "timeout must be > 0")],
+)
+def test_care_that_makes_no_sense_is_refused(care, message):
+    with pytest.raises(UserError, match=message):
+        Care(**care)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
-"""Jobs: functions by name with plain data, run in this process or in several."""
+"""Jobs: functions by name with plain data, run in this process, in several or on a cluster."""
 
+from .cluster import Cluster as Cluster
+from .cluster import opened as opened
 from .contract import Backend as Backend
+from .contract import Care as Care
 from .contract import Job as Job
 from .contract import Outcome as Outcome
 from .local import LocalProcesses as LocalProcesses
@@ -8,4 +11,15 @@ from .local import usable_cores as usable_cores
 from .run import OnEvent as OnEvent
 from .run import run_jobs as run_jobs
 
-__all__ = ["Backend", "Job", "LocalProcesses", "OnEvent", "Outcome", "run_jobs", "usable_cores"]
+__all__ = [
+    "Backend",
+    "Care",
+    "Cluster",
+    "Job",
+    "LocalProcesses",
+    "OnEvent",
+    "Outcome",
+    "opened",
+    "run_jobs",
+    "usable_cores",
+]

@@ -6,8 +6,12 @@ to any kind of worker; payload and result travel as JSON. The function is called
 job that is interrupted gets SIGINT or KeyboardInterrupt, saves what it has, and returns a dict with
 {"status": "interrupted"} or lets the exception pass.
 
+Three fields of a payload mean the same in every job: "out" is the directory that it writes, "after"
+one that it reads, and "fresh" says not to continue what is there. A job that finds its directory
+half done continues it.
+
 A backend starts jobs and says what becomes of them. Everything else is the same for all backends
-and lives in `run.py`: the order, dependencies, timeouts and interrupts.
+and lives in `run.py`: the order, dependencies, retries, timeouts and interrupts.
 """
 
 from __future__ import annotations
@@ -15,38 +19,25 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
-from ..errors import UserError
+from ..errors import UserError, whole_number
 
-Status = Literal["done", "failed", "interrupted"]
+JobStatus = Literal["done", "failed", "interrupted"]
 
 
 @dataclass(frozen=True)
 class Job:
-    """A function by name and the plain data to call it with.
+    """A function by name and the plain data to call it with."""
 
-    Attributes:
-        name: Unique among the jobs that are run together.
-        target: The function, as "package.module:function".
-        payload: Its argument; must survive JSON.
-        after: Names of jobs that must be done before this one starts.
-        timeout: Seconds it may run, or None for as long as it takes.
-    """
-
-    name: str
-    target: str
-    payload: dict[str, Any]
-    after: tuple[str, ...] = ()
-    timeout: float | None = None
+    name: str  # unique among the jobs that are run together
+    target: str  # the function, as "package.module:function"
+    payload: dict[str, Any]  # its argument; must survive JSON
+    after: tuple[str, ...] = ()  # names of jobs that must be done before this one starts
+    timeout: float | None = None  # seconds it may run, or None for as long as it takes
 
     def encoded(self) -> str:
-        """Return the payload as JSON.
-
-        Raises:
-            UserError: It is not plain data.
-        """
+        """Return the payload as JSON; raise `UserError` if it is not plain data."""
         try:
             return json.dumps(self.payload)
         except (TypeError, ValueError) as error:
@@ -58,14 +49,16 @@ class Job:
 class Ending:
     """How a function ended; plain data, so that a worker can send it.
 
-    `exit_code` is 0 (done), 130 (interrupted) or the exit code of the failure.
+    `exit_code` is 0 (done), 130 (interrupted) or the exit code of the failure. `died` says that the
+    function did not fail but was lost, with its process or its machine: another try may help.
     """
 
-    status: Status
+    status: JobStatus
     result: dict[str, Any] | None = None
     error: str | None = None
     exit_code: int = 0
     traceback: str | None = None
+    died: bool = False
 
 
 INTERRUPTED = Ending("interrupted", error="interrupted", exit_code=130)
@@ -74,21 +67,31 @@ NOT_SAVED = Ending("interrupted", error="interrupted before it could save", exit
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Ending):
     """How a job ended, and how long it ran."""
 
-    job: Job
-    status: Status
-    result: dict[str, Any] | None
-    error: str | None
-    exit_code: int
-    seconds: float
-    traceback: str | None = None
+    job: Job = field(kw_only=True)
+    seconds: float = field(kw_only=True)
 
     @classmethod
     def of(cls, job: Job, ending: Ending, seconds: float) -> Outcome:
         """Return the outcome of a job that ended this way."""
-        return cls(job, seconds=seconds, **vars(ending))
+        return cls(job=job, seconds=seconds, **vars(ending))
+
+
+@dataclass(frozen=True)
+class Care:
+    """What to do about jobs that take too long, die or fail."""
+
+    retries: int = 0  # how often a job that died is started again
+    retry_failed: bool = False  # whether a job that failed by itself is started again too
+    fail_fast: bool = False  # whether the first job that fails stops all others
+    timeout: float | None = None  # seconds for each job that has no timeout of its own
+
+    def __post_init__(self) -> None:
+        whole_number("retries", self.retries, least=0)
+        if self.timeout is not None and not self.timeout > 0:
+            raise UserError(f"timeout must be > 0, got {self.timeout}")
 
 
 @dataclass(frozen=True)
@@ -115,10 +118,10 @@ Event = Started | Progress | Outcome
 class Backend(Protocol):
     """Runs jobs somewhere. The contract is tested by tests/jobs/test_backends.py.
 
-    A job that dies, by a signal or with its machine, ends as "failed" with an error that names the
-    cause. A job that was cancelled ends as it says; if it says nothing, as `NOT_SAVED`, and if it
-    was still queued, as `NOT_STARTED`. No job is lost: each has exactly one Outcome, as its last
-    event.
+    A job that dies, by a signal or with its machine, ends as "failed" with `died` and an error that
+    names the cause. A job that was cancelled ends as it says; if it says nothing, as `NOT_SAVED`,
+    and if it was still queued, as `NOT_STARTED`. No job is lost: each has exactly one Outcome, as
+    its last event.
     """
 
     def room(self) -> int:
@@ -147,10 +150,5 @@ class Backend(Protocol):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

@@ -14,9 +14,9 @@ Expect an estimate to be wrong by a factor of up to two before that.
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from ..models import is_chain
 from ..training.config import RunConfig
 from ..training.schedule import Phase
 
@@ -56,23 +56,21 @@ def kind_of(config: RunConfig, phase: Phase) -> str:
     """Return the kind of update: what the engine has kernels of its own for.
 
     >>> from flatlab.models import Deep
-    >>> config = RunConfig(Deep(), {"n": 100}, (Phase("sam", lr=0.1, batch_size=1, epochs=1),))
+    >>> config = RunConfig(Deep(), {"n": 100}, (Phase("sam", 0.1, 1, 1, rho=0.1),))
     >>> kind_of(config, config.schedule[0])
     'deep, one example'
     """
     from ..engine import kernel_of, unsupported  # numba's import is for those who ask
 
-    if unsupported(config.loss, config.arch, (phase,)):
+    arch = config.arch.chain
+    if arch is None or unsupported(config.loss, arch, (phase,)):
         return "torch"
     many = "one example" if phase.batch_size == 1 else "a batch"
-    arch = config.arch
-    if not is_chain(arch):
-        return "torch"
-    if arch.kind == "deep":
+    if arch.stacked:
         return f"deep, {many}"
     if arch.norm == "batch":
         return "batch norm"
-    kernel, *_ = kernel_of(config.loss, arch, phase, sizes(config)[2])
+    kernel, *_ = kernel_of(config.loss, arch, phase, dimensions(config)[2])
     if kernel == "batch" and phase.batch_size == 1 and arch.activation != "tanh":
         return "a batch of one example"
     if arch.activation in ("softplus", "tanh"):
@@ -86,79 +84,78 @@ def kernels(config: RunConfig) -> frozenset[tuple[object, ...]]:
     """Return what names the compiled functions that a run needs; none for torch.
 
     >>> from flatlab.models import Deep
-    >>> kernels(RunConfig(Deep(), {"n": 9}, (Phase("sam", lr=0.1, batch_size=1, epochs=1),)))
+    >>> kernels(RunConfig(Deep(), {"n": 9}, (Phase("sam", 0.1, 1, 1, rho=0.1),)))
     frozenset({('deep', True, 'float32')})
     """
     from ..engine import kernel_of, unsupported
 
-    if unsupported(config.loss, config.arch, config.schedule):
-        return frozenset()
-    n, arch = sizes(config)[2], config.arch
-    if not is_chain(arch):
+    arch, n = config.arch.chain, dimensions(config)[2]
+    if arch is None or unsupported(config.loss, arch, config.schedule):
         return frozenset()
     made = (kernel_of(config.loss, arch, phase, n) for phase in config.schedule)
     return frozenset((*kernel, config.dtype) for kernel in made)
 
 
-def sizes(config: RunConfig) -> tuple[int, int, int]:
-    """Return the weights, the neurons, and the number n of training examples."""
-    n, d = int(config.data.get("n", 100)), int(config.data.get("d", 30))
-    arch = config.arch
-    if not is_chain(arch):
-        return arch.size((3, 32, 32), 10) or 0, 0, n
-    return arch.size((d,), 1), (arch.depth - 1) * arch.width, n
+def dimensions(config: RunConfig) -> tuple[int, int, int]:
+    """Return the weights, the neurons, and the number n of training examples.
+
+    Weights that nobody can tell before the data is read count as none.
+
+    >>> from flatlab.models import CNN
+    >>> sgd = (Phase("sgd", lr=0.1, epochs=1),)
+    >>> dimensions(RunConfig(CNN(), {"name": "cifar10", "n": 1000, "size": 16}, sgd))
+    (61162, 0, 1000)
+    """
+    shape, outputs = config.shape or ((30,), 1)
+    weights, chain = config.arch.size(shape, outputs) or 0, config.arch.chain
+    neurons = (chain.depth - 1) * chain.width if chain else 0
+    return weights, neurons, int(config.data.get("n", 100))
 
 
-def features(weights: int, neurons: int, examples: int) -> Constants:
+def counts_of(weights: int, neurons: int, examples: int) -> Constants:
     """Return what the constants multiply.
 
-    >>> features(10, 3, 2)
+    >>> counts_of(10, 3, 2)
     (1.0, 10.0, 20.0, 6.0)
     """
     return 1.0, float(weights), float(weights * examples), float(neurons * examples)
 
 
-def update_features(config: RunConfig, phase: Phase) -> Constants:
+def update_counts(config: RunConfig, phase: Phase) -> Constants:
     """Return the features of one update; Sim-BN's passes over all examples for its statistics."""
-    weights, neurons, n = sizes(config)
+    weights, neurons, n = dimensions(config)
     examples = min(phase.batch_size or n, n)
-    batch_norm = is_chain(config.arch) and config.arch.norm == "batch"
-    return features(weights, neurons, examples + (n if batch_norm else 0))
-
-
-def passes(phase: Phase) -> int:
-    """Return how many gradients an update takes, less one: the place in `CONSTANTS`."""
-    return int(phase.algorithm in ("sam", "usam"))
+    chain = config.arch.chain
+    batch_norm = chain is not None and chain.norm == "batch"
+    return counts_of(weights, neurons, examples + (n if batch_norm else 0))
 
 
 def estimate(config: RunConfig) -> Cost:
     """Return what training is expected to take, without the start of a process."""
-    weights, neurons, n = sizes(config)
+    weights, neurons, n = dimensions(config)
     spent: dict[str, float] = {}
     for phase in config.schedule:
         kind = kind_of(config, phase)
-        constants = CONSTANTS[kind][passes(phase)]
+        share = phase.optimizer.passes - 1  # of a second gradient; LookSAM's is between 0 and 1
+        one_and_two = zip(*CONSTANTS[kind], strict=True)
+        constants = [(1 - share) * one + share * two for one, two in one_and_two]
         updates = phase.epochs * -(-n // (phase.batch_size or n))
-        seconds = updates * _sum(constants, update_features(config, phase))
-        spent[kind] = spent.get(kind, 0.0) + seconds * (FLOAT64 if _wide(config) else 1.0)
+        seconds = updates * _sum(constants, update_counts(config, phase))
+        slower = FLOAT64 if config.dtype == "float64" else 1.0
+        spent[kind] = spent.get(kind, 0.0) + seconds * slower
     examples = n + int(config.data.get("n_test", 0))
     rows = len(config.log.epochs(config.schedule)) if config.schedule else 1
-    logging = rows * _sum(EVALUATION, features(weights, neurons, examples))
+    logging = rows * _sum(EVALUATION, counts_of(weights, neurons, examples))
     kind = max(spent, key=lambda kind: spent[kind], default="none")
     return Cost(kind, sum(spent.values()) + logging)
 
 
 @dataclasses.dataclass(frozen=True)
 class CostModel:
-    """Estimates, corrected by what finished runs took.
+    """Estimates, corrected by what finished runs took: `factors` are measured over estimated."""
 
-    Attributes:
-        factors: Kind → measured over estimated seconds.
-        overall: The same over all kinds; for kinds that no finished run has.
-    """
-
-    factors: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    overall: float = 1.0
+    factors: Mapping[str, float] = dataclasses.field(default_factory=dict)  # by kind
+    overall: float = 1.0  # for kinds that no finished run has
 
     @classmethod
     def calibrated(cls, finished: Iterable[tuple[RunConfig, float]]) -> CostModel:
@@ -167,13 +164,12 @@ class CostModel:
         >>> CostModel.calibrated([]).overall
         1.0
         """
-        measured: dict[str, float] = {}
-        expected: dict[str, float] = {}
+        measured, expected = defaultdict[str, float](float), defaultdict[str, float](float)
         for config, seconds in finished:
             cost = estimate(config)
             if cost.seconds >= LEAST_SECONDS and seconds > 0:
-                measured[cost.kind] = measured.get(cost.kind, 0.0) + seconds
-                expected[cost.kind] = expected.get(cost.kind, 0.0) + cost.seconds
+                measured[cost.kind] += seconds
+                expected[cost.kind] += cost.seconds
         if not measured:
             return cls()
         factors = {kind: measured[kind] / expected[kind] for kind in measured}
@@ -185,9 +181,5 @@ class CostModel:
         return START_SECONDS + self.factors.get(cost.kind, self.overall) * cost.seconds
 
 
-def _sum(constants: Constants, counts: Constants) -> float:
+def _sum(constants: Iterable[float], counts: Iterable[float]) -> float:
     return 1e-9 * sum(a * b for a, b in zip(constants, counts, strict=True))
-
-
-def _wide(config: RunConfig) -> bool:
-    return config.dtype == "float64"

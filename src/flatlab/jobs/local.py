@@ -20,16 +20,12 @@ from dataclasses import dataclass
 from multiprocessing import connection, resource_tracker
 from typing import Any
 
+from ..errors import whole_number
 from .contract import NOT_SAVED, Backend, Ending, Event, Job, Outcome, Progress, Started
 from .worker import child_main
 
 PRELOAD = ("flatlab.jobs.preload",)
-ONE_THREAD = {
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
-}
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "NUMBA")}
 LAST_WAIT = 10.0  # seconds that `close` waits for killed processes
 
 
@@ -55,7 +51,8 @@ class LocalProcesses(Backend):
     """Runs jobs in processes of this machine, `workers` at once; by default one a usable core."""
 
     def __init__(self, workers: int | None = None) -> None:
-        self.workers = usable_cores() if workers is None else max(workers, 1)
+        given = usable_cores() if workers is None else whole_number("workers", workers)
+        self.workers = max(given, 1)
         self.children: dict[str, _Child] = {}
         self.events: list[Event] = []
 
@@ -79,6 +76,8 @@ class LocalProcesses(Backend):
         """Return what the children have said and which have ended."""
         sources: list[Any] = [child.process.sentinel for child in self.children.values()]
         sources += [child.messages for child in self.children.values() if child.open]
+        if not sources and not self.events:
+            time.sleep(seconds)
         ready = connection.wait(sources, 0.0 if self.events else seconds) if sources else []
         for child in list(self.children.values()):
             ended = child.process.sentinel in ready
@@ -132,7 +131,8 @@ class LocalProcesses(Backend):
             ending = NOT_SAVED
         elif ending is None:
             how = f"signal {_signal_name(-code)}" if code < 0 else f"exit code {code}"
-            ending = Ending("failed", error=f"job {child.job.name} died ({how})", exit_code=1)
+            error = f"job {child.job.name} died ({how})"
+            ending = Ending("failed", error=error, exit_code=1, died=True)
         self.events.append(Outcome.of(child.job, ending, time.monotonic() - child.started))
 
 
@@ -150,10 +150,9 @@ def _signal_name(number: int) -> str:
 
 
 def _start_process(target: str, payload: str) -> tuple[Any, connection.Connection]:
-    server = "forkserver" in multiprocessing.get_all_start_methods()
-    context: Any = multiprocessing.get_context("forkserver" if server else "spawn")
-    if not server:
-        return _launch(context, target, payload)
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return _launch(multiprocessing.get_context("spawn"), target, payload)
+    context: Any = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([name for name in PRELOAD if importlib.util.find_spec(name)])
     for _ in range(20):
         try:

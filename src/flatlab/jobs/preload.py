@@ -15,7 +15,7 @@ import pandas as pd  # noqa: F401
 import pyarrow.parquet  # noqa: F401
 import safetensors.numpy  # noqa: F401
 
-from ..engine.tables import fill_tables
+from ..engine.loading import fill_tables
 from ..training import session as session
 
 fill_tables()

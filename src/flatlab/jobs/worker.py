@@ -8,7 +8,6 @@ a handler that a job installs must tolerate a second signal.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import multiprocessing
 import os
@@ -17,27 +16,24 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing import connection
 from typing import Any
 
-from ..errors import FlatlabError, UserError
+from ..errors import FlatlabError
+from ..outside.functions import Report, function_named
 from .contract import INTERRUPTED, Ending
-
-Report = Callable[[dict[str, Any]], None]
 
 
 def attempt(
-    target: str, payload: str, report: Report, ready: Callable[[], None] | None = None
+    target: str, payload: str, report: Report, ready: Callable[[], object] | None = None
 ) -> Ending:
     """Call the function; whatever happens becomes an ending.
 
     `ready` is called when the imports are done: a KeyboardInterrupt during an import can get lost.
     """
     try:
-        module, _, name = target.partition(":")
-        if not module or not name:
-            raise UserError(f"a target must be 'package.module:function', got {target!r}")
-        function = getattr(importlib.import_module(module), name)
+        function = function_named(target)
         if ready:
             ready()
         result = json.loads(json.dumps(function(json.loads(payload), report)))
@@ -85,7 +81,8 @@ def child_main(
     signal.signal(signal.SIGINT, _interrupt_once)
     ending = INTERRUPTED
     with contextlib.suppress(KeyboardInterrupt):
-        ending = attempt(target, payload, report, _let_interrupts_in)
+        let_interrupts_in = partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, {signal.SIGINT})
+        ending = attempt(target, payload, report, let_interrupts_in)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     with sending, contextlib.suppress(OSError):
         messages.send_bytes(b"e" + json.dumps(vars(ending)).encode())
@@ -97,10 +94,6 @@ def _follow_parent() -> None:
     if parent is not None:
         connection.wait([parent.sentinel])
         os._exit(1)
-
-
-def _let_interrupts_in() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _interrupt_once(*_: Any) -> None:

@@ -131,6 +131,16 @@ def test_a_loss_says_which_labels_it_takes(name):
     assert "takes" in loss.refusal(given[wrong[0]], wrong[0])
 
 
+def test_labels_zero_and_one_are_no_signs():
+    """Labels between −1 and 1 are taken, and so is a set in which every label is 1."""
+    logistic = Loss("logistic")
+    for labels in ([0.0, 1.0, 1.0], [0.0, 0.0]):
+        assert "use 2 * y - 1" in logistic.refusal(np.array(labels), None)
+    for labels in ([1.0, 1.0], [-1.0, 1.0], [0.0, -1.0], [0.0, 0.5, 1.0]):
+        assert logistic.refusal(np.array(labels), None) is None
+    assert Loss("mse").refusal(np.array([0.0, 1.0]), None) is None
+
+
 def test_labels_beyond_one_are_no_signs():
     assert "got 2" in Loss("logistic").refusal(np.array([2.0, -1.0]), None)
 

@@ -10,7 +10,7 @@ import pytest
 
 import flatlab as fl
 from flatlab.anatomy import portray
-from flatlab.anatomy.pictures import activations, gallery, pictures, through_training
+from flatlab.anatomy.pictures import activations_plot, gallery_plot, pictures, through_training_plot
 from flatlab.data.arrays import from_arrays
 from flatlab.models import Deep, TwoLayer
 from flatlab.report import save
@@ -78,7 +78,7 @@ def test_a_network_that_was_not_trained_has_no_picture_of_training():
 
 def test_the_gallery_names_features_and_coordinates():
     solution = construct("four-neurons", XOR)
-    plot = gallery(portray(solution.arch, solution.params, XOR), "four")
+    plot = gallery_plot(portray(solution.arch, solution.params, XOR), "four")
     ((weights, bias, bars),) = plot.panels
     assert weights.rows == bias.rows == bars.rows == ("+x1+x2", "+x1−x2", "−x1+x2", "−x1−x2")
     assert weights.x == tuple(f"x{k}" for k in range(1, 9)) and bias.x == ("bias",)
@@ -91,7 +91,7 @@ def test_the_gallery_names_features_and_coordinates():
 
 def test_the_matrix_names_its_cells_and_its_score():
     solution = construct("memorising", fl.data.xor(d=8, n=20, seed=0, distinct=True), {"depth": 3})
-    plot = activations(portray(solution.arch, solution.params, solution.data), "all")
+    plot = activations_plot(portray(solution.arch, solution.params, solution.data), "all")
     (row,) = plot.panels
     assert [panel.title for panel in row] == [
         f"hidden layer {k}: memorisation 1.000" for k in (1, 2)
@@ -101,7 +101,7 @@ def test_the_matrix_names_its_cells_and_its_score():
 
 
 def test_scores_through_training_have_the_history_and_the_references():
-    plot = through_training(CASES["bias"], "a run")
+    plot = through_training_plot(CASES["bias"], "a run")
     (row,) = plot.panels
     assert [panel.title for panel in row] == ["memorisation", "features", "test error", "sharpness"]
     assert row[0].curves[0].y.tolist() == [HISTORY["memorisation"].tolist()]
@@ -113,7 +113,7 @@ def test_scores_through_training_have_the_history_and_the_references():
 def test_a_history_without_scores_shows_the_last_ones_and_says_so():
     old = {k: v for k, v in HISTORY.items() if k not in ("memorisation", "features")}
     found = looked_into(TwoLayer(width=20), history=old)
-    plot = through_training(found, "a run")
+    plot = through_training_plot(found, "a run")
     ((memorisation, features, *_),) = plot.panels
     assert (memorisation.curves[0].x.tolist(), memorisation.curves[0].y.tolist()) == (
         [10.0], [[found.memorisation]]
@@ -128,7 +128,10 @@ def test_a_test_loss_stands_in_for_a_test_error_and_both_may_be_missing():
     unknown = dataclasses.replace(XOR, relevant=())
     arch = TwoLayer(width=5)
     titles = [
-        [panel.title for panel in through_training(looked_into(arch, unknown, h), "").panels[0]]
+        [
+            panel.title
+            for panel in through_training_plot(looked_into(arch, unknown, h), "").panels[0]
+        ]
         for h in (loss, neither)
     ]
     assert titles == [["memorisation", "test loss", "sharpness"], ["memorisation", "sharpness"]]
@@ -136,5 +139,5 @@ def test_a_test_loss_stands_in_for_a_test_error_and_both_may_be_missing():
 
 def test_an_error_above_chance_is_within_the_axes():
     wrong = {**HISTORY, "test_error": np.array([0.5, 0.9, 1.0])}
-    panel = through_training(looked_into(TwoLayer(width=5), history=wrong), "").panels[0][2]
+    panel = through_training_plot(looked_into(TwoLayer(width=5), history=wrong), "").panels[0][2]
     assert panel.ylim[1] > 1

@@ -83,7 +83,7 @@ import sys, hashlib
 from flatlab import data
 from flatlab.engine import CompiledTrainer
 from flatlab.engine.two_layer_single import kernel
-from flatlab.engine.scalar import ACTIVATIONS, ASCENTS, LOSSES, NORMS
+from flatlab.engine.scalar import ACTIVATION_CODES, ASCENTS, LOSS_CODES, NORMS
 from flatlab.losses import Loss
 from flatlab.models import TwoLayer
 from flatlab.training.schedule import Phase
@@ -99,7 +99,7 @@ for arch in (TwoLayer(width=37, activation=name) for name in ("relu", "softplus"
     for value in run.params().values():
         assert value.dtype == "float32"
         total.update(value.tobytes())
-    codes = ACTIVATIONS[arch.activation], NORMS[None], LOSSES["mse"], ASCENTS["sam"]
+    codes = ACTIVATION_CODES[arch.activation], NORMS[None], LOSS_CODES["mse"], ASCENTS["sam"]
     hits += sum(kernel(*codes).stats.cache_hits.values())
 print(hits, total.hexdigest())
 """

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from flatlab.engine.loading import load
-from flatlab.engine.scalar import ACTIVATIONS, ASCENTS, LOSSES
+from flatlab.engine.scalar import ACTIVATION_CODES, ASCENTS, LOSS_CODES
 from flatlab.engine.two_layer_single import kernel
 from flatlab.files.durable import in_turn
 
@@ -38,7 +38,7 @@ def test_it_waits_for_who_is_compiling():
 def test_kernels_of_one_definition_have_files_of_their_own():
     """Numba numbers the forms of one function; different kernels must not share the numbers."""
     made = [
-        kernel(ACTIVATIONS[activation], 0, LOSSES["mse"], ASCENTS[ascent], apart, noisy)
+        kernel(ACTIVATION_CODES[activation], 0, LOSS_CODES["mse"], ASCENTS[ascent], apart, noisy)
         for activation in ("relu", "softplus", "tanh")
         for ascent in ("sgd", "sam")
         for apart in (False, True)

@@ -330,7 +330,8 @@ def test_what_the_engine_cannot_is_trained_by_torch_and_says_so(arch, fields, pa
 )
 def test_bad_values_are_refused(algorithm, fields, message):
     with pytest.raises(UserError, match=message):
-        Phase(algorithm, lr=0.1, epochs=1, **fields)
+        size = {"sam": {"rho": 0.1}, "label_noise": {"noise": 0.1}}.get(algorithm, {})
+        Phase(algorithm, lr=0.1, epochs=1, **size, **fields)
 
 
 @pytest.mark.parametrize(
@@ -341,11 +342,6 @@ def test_bad_values_are_refused(algorithm, fields, message):
             {"norm_rule": "each", "max_first_layer_norm": 1.0},
             "norm_rule='each' needs a network with a bias",
         ),
-        (
-            TwoLayer(),
-            {"second_batch": "other", "batch_size": DATA.n},
-            "takes all of them: give a smaller one or drop it",
-        ),
         (TwoLayer(), {"gamma": "fixed"}, "gamma='fixed' needs a network with a γ"),
         (TwoLayer(norm="layer"), {"statistics": "constant"}, "needs a network with BatchNorm"),
         (Deep(), {"statistics": "constant"}, "needs a network with BatchNorm"),
@@ -353,7 +349,13 @@ def test_bad_values_are_refused(algorithm, fields, message):
 )
 def test_what_a_network_has_not_cannot_be_trained_in_a_way(arch, fields, message):
     with pytest.raises(UserError, match=message):
-        RunConfig(arch, DATA.spec, (Phase("sam", lr=0.1, epochs=1, **fields),))
+        RunConfig(arch, DATA.spec, (Phase("sam", lr=0.1, rho=0.1, epochs=1, **fields),))
+
+
+def test_a_second_batch_needs_other_examples():
+    phase = Phase("sam", lr=0.1, rho=0.1, epochs=1, second_batch="other", batch_size=DATA.n)
+    with pytest.raises(UserError, match="takes all of them: give a smaller one or drop it"):
+        train(TwoLayer(width=4), DATA, schedule=[phase])
 
 
 def test_one_gamma_is_for_simplified_batch_norm():

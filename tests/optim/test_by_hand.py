@@ -117,6 +117,9 @@ def test_gsam_radius_follows_the_learning_rate():
     """Lr = 0.1 between 0 and 0.4: rho_t = 0.1 + (1.7 − 0.1) · 0.25 = 0.5, as above."""
     found = run(GSAM, rho=1.7, rho_min=0.1, lr_max=0.4, alpha=0.5)
     assert found == [pytest.approx([2.693857988165680, 0.425940828402367], abs=1e-14)]
+    # Between 0.05 and 0.25 it is the same share.
+    again = run(GSAM, rho=1.7, rho_min=0.1, lr_min=0.05, lr_max=0.25, alpha=0.5)
+    assert again == [pytest.approx(found[0], abs=1e-14)]
 
 
 def test_look_sam():
@@ -156,6 +159,20 @@ def test_look_sam_does_not_amplify_rounding():
     before = w.item()
     optimizer.step(lambda: (w**2).sum().backward())
     assert w.item() == pytest.approx(0.8 * before, rel=1e-6)
+
+
+def test_look_sam_remembers_no_rounding_of_parallel_gradients():
+    """L = ½‖w‖²: g_s = (1 + rho/‖w‖) w is parallel to g = w, and their float32 difference is noise.
+
+    Both steps are then along w: the first factor is 1 − 0.1 (1 + 0.1/‖w‖), the second 0.9.
+    """
+    start = torch.linspace(0.1, 0.7, 50)
+    w = start.clone().requires_grad_()
+    optimizer = LookSAM([w], k=2, alpha=1.0, rho=0.1, lr=0.1)
+    for _ in range(2):
+        optimizer.step(lambda: (w**2).sum().div(2).backward())
+    expected = 0.9 * (0.9 - 0.01 / start.norm()) * start
+    assert torch.allclose(w, expected, rtol=1e-5, atol=0)
 
 
 def test_friendly_sam():

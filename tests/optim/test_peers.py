@@ -11,6 +11,7 @@ from optim_cases import batches, closure_of, furthest, mse, network, weights
 
 from flatlab import data
 from flatlab.engine.philox import key_words, permutation
+from flatlab.errors import UserError
 from flatlab.losses import Loss
 from flatlab.models import TwoLayer, build
 from flatlab.optim import ASAM, MSAM, SAM
@@ -147,3 +148,38 @@ def distance(params, net):
         np.abs(params[name] - p.detach().numpy()).max() / np.abs(params[name]).max()
         for name, p in net.named_parameters()
     )
+
+
+@pytest.mark.parametrize("by_position", [False, True])
+def test_a_loop_of_other_libraries_takes_the_same_steps(by_position):
+    """The README of davda54/sam: two backward passes, first_step and second_step in between."""
+    ends = []
+    for ours in (True, False):
+        model = network()
+        optimizer = SAM(model.parameters(), base_optimizer=torch.optim.SGD, rho=0.1, lr=0.05)
+        given = ((True,), {}) if by_position else ((), {"zero_grad": True})
+        for x, y in batches(5):
+            if ours:
+                optimizer.step(closure_of(model, mse, x, y))
+                continue
+            mse(model(x), y).backward()
+            optimizer.first_step(*given[0], **given[1])
+            mse(model(x), y).backward()
+            optimizer.second_step(*given[0], **given[1])
+            assert all(p.grad is None for p in model.parameters())
+        ends.append(weights(model))
+    assert furthest(*ends) == 0
+
+
+def test_calls_of_other_libraries_that_differ_name_the_equivalent():
+    model = network()
+    with pytest.raises(UserError, match=r"ASAM\(params, base, rho=\.\.\., eta=0\)"):
+        SAM(model.parameters(), torch.optim.SGD, rho=0.1, adaptive=True, lr=0.1)
+    SAM(model.parameters(), torch.optim.SGD, rho=0.1, adaptive=False, lr=0.1)
+    with pytest.raises(UserError, match="two names of one option"):
+        SAM(model.parameters(), torch.optim.SGD, base_optimizer=torch.optim.SGD, lr=0.1)
+    scaler, optimizer = torch.amp.GradScaler("cpu"), SAM(model.parameters(), lr=0.1)
+    ((x, y),) = batches(1)
+    scaler.scale(mse(model(x), y)).backward()
+    with pytest.raises(UserError, match=r"optimizer\.step\(closure, scaler=scaler\)"):
+        scaler.step(optimizer)

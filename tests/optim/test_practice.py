@@ -193,7 +193,7 @@ def scaled_step(optimizer, scaler, model, x, y, form, factor=1.0):
     else:
         optimizer.zero_grad()
         closure()
-        if optimizer.first_step(scaler):
+        if optimizer.first_step(scaler) or form == "two passes":
             closure()
         optimizer.second_step(scaler)
     scaler.update()
@@ -212,6 +212,23 @@ def test_a_gradient_scaler_changes_nothing(name, form):
         scaled_step(two, scaler, model, x, y, form)
     assert same(weights(plain), weights(model))
     assert scaler.get_scale() == 2.0**15  # it grew at every second step: one update a step
+
+
+@pytest.mark.parametrize("form", ["closure", "two calls", "two passes"])
+@pytest.mark.parametrize("name", ASCENTS)
+def test_a_gradient_scaler_with_a_radius_of_zero_is_that_of_the_base_optimizer(name, form):
+    """Bit by bit, also where a second pass is run that is not needed."""
+    plain, model = network(dtype=torch.float32), network(dtype=torch.float32)
+    base = SGD(plain.parameters(), lr=0.05, momentum=0.9)
+    optimizer = make(name, model, 0.0, SGD, {"lr": 0.05, "momentum": 0.9})
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12, growth_interval=2)
+    for x, y in batches(5, dtype=torch.float32):
+        base.zero_grad()
+        mse(plain(x), y).backward()
+        base.step()
+        scaled_step(optimizer, scaler, model, x, y, form)
+    assert same(weights(plain), weights(model))
+    assert scaler.get_scale() == 2.0**14  # it grew twice in five steps: one update a step
 
 
 @pytest.mark.parametrize("form", ["closure", "two calls"])

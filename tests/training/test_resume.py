@@ -16,12 +16,13 @@ import pytest
 import tomli_w
 
 import flatlab as fl
-from conftest import SIZES, TINY, bits, command, environment, holder, wait_for
+from conftest import SIZES, bits, command, environment, holder, tiny, wait_for
 from flatlab import cli, experiments, load_run
 from flatlab.errors import UserError
 from flatlab.files import store
 from flatlab.files.store import RunStore
 from flatlab.training import session as training
+from flatlab.training import sitting
 
 # Two phases, 1-SAM and then SGD, some seconds in all.
 LONG = [
@@ -33,18 +34,21 @@ LONG = [
     *("--phase", "sgd:lr=0.005,batch_size=1,epochs=20000"),
 ]
 # The same, for what needs less time.
-MIDDLE = [part.replace("epochs=20000", "epochs=8000") for part in LONG]
 SHORT = [part.replace("epochs=20000", "epochs=1500") for part in LONG]
 
+# 100 epochs in each phase, and a checkpoint after each of them: 200 places to be killed at.
+KILLED = [part.replace("epochs=20000", "epochs=100") for part in LONG]
+
 # A process that has done the imports and forks one `flatlab` after another, as starting Python
-# twenty times would take a minute. Each child is killed as a whole, wherever it is: making data,
-# training, writing a checkpoint, renaming it. A run that ends before the twentieth kill, as on a
-# machine that has become quicker, is followed by another in a folder of its own.
+# twenty times would take a minute. Each child is killed as a whole, after some number of saved
+# checkpoints and a few milliseconds, wherever it then is: making data, training, writing a
+# checkpoint, renaming it. So the machine's speed decides neither how often it is killed nor in
+# which phase. A run that ends before all is seen is followed by another in a folder of its own.
 KILLER = """
 import os, random, signal, sys, time
 from flatlab import cli
-from flatlab.cli import console
 from flatlab.training import session as training
+from flatlab.training import sitting
 from flatlab.files.store import RunStore
 
 def main(out, arguments):
@@ -55,36 +59,42 @@ def main(out, arguments):
         return ended.code
 
 def start(out):
+    heard, told = os.pipe()
     pid = os.fork()
     if pid == 0:
-        training.CHUNK_SECONDS, training.CHECKPOINT_SECONDS = 0.01, 0.02
+        os.close(heard)
+        sitting.CHUNK_SECONDS, training.CHECKPOINT_SECONDS = 0.0, 0.0
+        save = RunStore.save_checkpoint
+
+        def saved(self, *parts):
+            save(self, *parts)
+            os.write(told, b".")
+
+        RunStore.save_checkpoint = saved
         os._exit(main(out, arguments))
-    return pid
+    os.close(told)
+    return pid, heard
 
 whole, killed, *arguments = sys.argv[1:]
 say = os.dup(1)
 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-main(whole + "-warm", [part.replace("epochs=20000", "epochs=2") for part in arguments])
-begun = time.monotonic()
+main(whole + "-warm", [part.replace("epochs=100", "epochs=2") for part in arguments])
 assert main(whole, arguments) == 0
-seconds = time.monotonic() - begun
-generator, kills, phases, ends = random.Random(2023), 0, set(), []
-while kills < 20 or not ended:
+generator, kills, phases, ends, ended = random.Random(2023), 0, set(), [], False
+while kills < 20 or not {0, 1} <= phases or not ended:
     out = f"{killed}-{len(ends)}"
-    pid = start(out)
-    # A ninth of the run at most, so that it outlives twenty kills and yet is hit to its end:
-    # a sitting also loses time to its start and to what it had not saved.
-    until = time.monotonic() + (generator.uniform(0, seconds / 9) if kills < 48 else 60)
-    ended = 0
-    while not ended and time.monotonic() < until:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        time.sleep(0.001)
+    pid, heard = start(out)
+    saves = generator.choice([0, *[generator.randrange(1, 16)] * 4])
+    ended = any(os.read(heard, 1) == b"" for _ in range(saves))  # it ended before so many
+    if not ended:
+        time.sleep(generator.uniform(0, 0.02))
+        os.kill(pid, signal.SIGKILL)
+        kills += 1
+    os.close(heard)
+    _, status = os.waitpid(pid, 0)
     if ended:
         ends.append(os.waitstatus_to_exitcode(status))
         continue
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    kills += 1
     if os.path.exists(os.path.join(out, "config.toml")):
         checkpoint = RunStore.read(out).load_checkpoint()
         phases |= {checkpoint.meta["phase"]} if checkpoint else set()
@@ -106,7 +116,7 @@ def short_bits(tmp_path_factory):
 def test_a_run_killed_over_twenty_times_ends_in_the_same_bits(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     ended = subprocess.run(
-        [sys.executable, "-c", KILLER, whole, killed, *LONG],
+        [sys.executable, "-c", KILLER, whole, killed, *KILLED],
         capture_output=True,
         text=True,
         timeout=300,
@@ -115,7 +125,7 @@ def test_a_run_killed_over_twenty_times_ends_in_the_same_bits(tmp_path):
     assert ended.stderr == "" and ended.returncode == 0
     kills, phases, ends = json.loads(ended.stdout)
     assert kills >= 20 and set(ends) == {0}
-    assert {0, 1} <= set(phases)  # it was hit in both phases
+    assert {0, 1} <= set(phases)  # it was hit in both
     for path in (tmp_path / f"killed-{i}" for i in range(len(ends))):
         assert bits(path) == bits(whole)
         assert bits(path)[0] == "done"
@@ -134,8 +144,7 @@ def test_an_experiment_killed_twenty_times_ends_in_the_same_bits(tmp_path):
     """A real `flatlab run`: its children die with it, and no saved work is lost or changed."""
     # Two seconds of work or more for each of the children, a checkpoint every 20 ms.
     longer = {"bias_epochs": 30000, "no_bias_epochs": 30000, "gd_epochs": 20000}
-    arguments = [*TINY, "--seeds", "1", "--json"]
-    arguments += [part for name, value in longer.items() for part in ("--set", f"{name}={value}")]
+    arguments = [*tiny(**longer), "--seeds", "1", "--json"]
     often = environment(FLATLAB_CHECKPOINT_SECONDS="0.02")
     outs, generator, kills = [tmp_path / "killed-0"], random.Random(7), 0
     while kills < 20:
@@ -201,7 +210,7 @@ def test_a_write_that_fails_for_lack_of_space_can_be_continued(
         sync(descriptor)
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, "CHUNK_SECONDS", 0.01)
+        patch.setattr(sitting, "CHUNK_SECONDS", 0.01)
         patch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
         patch.setattr(store.os, "fsync", full)
         code, stdout, stderr = main(*SHORT, "--out", path)
@@ -230,18 +239,31 @@ def tiny_disk(tmp_path):
     subprocess.run(["umount", disk], check=True)
 
 
-SLOW_DISK = """
+# After its fifth checkpoint the run waits for a line on stdin.
+WAITS = """
+import sys
 from flatlab import cli
-from flatlab.training import session
-session.CHECKPOINT_SECONDS = 0.05
+from flatlab.files.store import RunStore
+from flatlab.training import session, sitting
+sitting.CHUNK_SECONDS, session.CHECKPOINT_SECONDS = 0.01, 0.0
+save, saves = RunStore.save_checkpoint, []
+
+def saved(self, *parts):
+    save(self, *parts)
+    saves.append(True)
+    if len(saves) == 5:
+        sys.stdin.readline()
+
+RunStore.save_checkpoint = saved
 cli.main()
 """
 
 
-def test_a_disk_that_fills_up_stops_the_run_and_space_continues_it(tiny_disk, main, tmp_path):
+def test_a_disk_that_fills_up_stops_the_run_and_space_continues_it(tiny_disk, main, short_bits):
     path, filler = tiny_disk / "run", tiny_disk / "filler"
     process = subprocess.Popen(
-        [sys.executable, "-c", SLOW_DISK, *MIDDLE, "--out", path],
+        [sys.executable, "-c", WAITS, *SHORT, "--out", path],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -252,15 +274,14 @@ def test_a_disk_that_fills_up_stops_the_run_and_space_continues_it(tiny_disk, ma
         with open(filler, "wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
             while True:
                 file.write(bytes(4096))
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate("\n", timeout=60)
     finally:
         process.kill()
     assert (process.returncode, stdout) == (2, "")
     assert re.fullmatch(r"flatlab: no space left to write [^\n]*: free some space [^\n]*\n", stderr)
     filler.unlink()
-    assert main(*MIDDLE, "--out", path)[0] == 0
-    assert main(*MIDDLE, "--out", tmp_path / "whole")[0] == 0
-    assert bits(path) == bits(tmp_path / "whole")
+    assert main(*SHORT, "--out", path)[0] == 0
+    assert bits(path) == short_bits
 
 
 # Damage
@@ -285,7 +306,7 @@ def half_done(tmp_path_factory):
     """A run of `SHORT` that was interrupted and has two checkpoints."""
     path = tmp_path_factory.mktemp("half") / "run"
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(training, "CHUNK_SECONDS", 0.01)
+        patch.setattr(sitting, "CHUNK_SECONDS", 0.01)
         patch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
         patch.setattr(sys, "argv", ["flatlab", *SHORT, "--out", str(path)])
         save, count = RunStore.save_checkpoint, [0]
@@ -367,7 +388,7 @@ def test_a_resumed_history_has_its_columns_in_the_order_of_a_new_one(half_done, 
 def test_a_directory_of_the_first_format_is_read_and_continued(tmp_path, monkeypatch):
     """Format 1 wrote all options of a phase side by side, every option of a loss, and no starts."""
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(training, "CHUNK_SECONDS", 0.0)
+    monkeypatch.setattr(sitting, "CHUNK_SECONDS", 0.0)
     data = fl.data.xor(d=6, n=20, seed=0, n_test=10)
     schedule = [fl.Phase("sam", lr=0.01, rho=0.05, batch_size=1, epochs=4, momentum=0.9),
                 fl.Phase("sgd", lr=0.01, batch_size=5, epochs=4)]  # fmt: skip

@@ -7,7 +7,7 @@ import flatlab as fl
 from flatlab.errors import UserError
 from flatlab.theory import bias_floor
 from flatlab.theory.constructions import construct
-from flatlab.training.run import load_run
+from flatlab.training.run import load_run, params_digest
 from flatlab.training.session import store_network
 
 XOR = fl.data.xor(d=8, n=20, seed=1, n_test=200)
@@ -84,3 +84,33 @@ def test_a_start_that_does_not_fit_is_one_clear_line(tmp_path):
 def test_an_empty_schedule_needs_a_start():
     with pytest.raises(UserError, match="schedule"):
         fl.train(fl.models.TwoLayer(width=5), XOR, schedule=[])
+
+
+def test_the_digest_of_parameters_knows_names_shapes_and_types():
+    """The bytes of all of these are the same."""
+    values = np.arange(6.0).reshape(2, 3)
+    same = [
+        {"W1": values},
+        {"W2": values},
+        {"W1": values.reshape(3, 2)},
+        {"W1": values.view(np.int64)},
+        {"W1": values[:1], "W2": values[1:]},
+    ]
+    assert len({params_digest(params) for params in same}) == len(same)
+    fortran = {"W1": np.asfortranarray(values)}  # the order in memory is no part of it
+    assert params_digest(fortran) == params_digest(same[0])
+
+
+@pytest.mark.parametrize("phase", [("sam", "rho"), ("usam", "rho"), ("label_noise", "noise")])
+def test_a_stored_zero_is_read_with_and_without_its_name(phase, tmp_path):
+    """Older versions left rho = 0 out of config.toml; the run keeps its name."""
+    name, option = phase
+    made = [fl.Phase(name, lr=0.01, epochs=2, **{option: 0.0})]
+    run = fl.train(fl.models.TwoLayer(width=3), XOR, schedule=made, out=tmp_path / "run")
+    path = tmp_path / "run" / "config.toml"
+    text = path.read_text().partition("\n")[2]
+    assert f", {option} = 0.0" in text
+    path.write_text(text.replace(f", {option} = 0.0", ""))
+    assert load_run(tmp_path / "run").config == run.config
+    again = fl.train(fl.models.TwoLayer(width=3), XOR, schedule=made, out=tmp_path / "run")
+    assert again.config.digest() == run.config.digest() and again.status == "done"

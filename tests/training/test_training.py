@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import signal
@@ -15,6 +16,8 @@ import flatlab as fl
 from flatlab.engine import CompiledTrainer, predict
 from flatlab.errors import StoreError, UserError
 from flatlab.training import session as training
+from flatlab.training import sitting
+from flatlab.training.session import run_job
 
 DATA = fl.data.xor(d=6, n=23, seed=3, n_test=50)
 ARCH = fl.models.TwoLayer(width=11)
@@ -23,6 +26,32 @@ DEEP = fl.models.Deep(depth=3, width=9)
 
 def sam(epochs=12, lr=0.01, batch_size=1, **options):
     return fl.Phase("sam", lr=lr, rho=0.05, batch_size=batch_size, epochs=epochs, **options)
+
+
+WRONG = [
+    ("data", None, "data must be a Dataset such as flatlab.data.arrays.*, got NoneType"),
+    ("data", ([[1.0]], [1.0], 3), r"data must be a Dataset .*, got tuple of 3"),
+    ("log", 5, "log must be a LogGrid, got 5"),
+    ("out", 5, "out must be a directory, got 5"),
+    ("start", 5, "start must be the directory of a run, got 5"),
+    ("report", 5, "report must be a function of one argument, got 5"),
+    ("track", 5, "track must be a Tracker such as .*, got 5"),
+    ("track", "lambda_max", "track must be a Tracker such as .*, got 'lambda_max'"),
+]
+
+
+@pytest.mark.parametrize("name, value, message", WRONG)
+def test_an_argument_of_another_kind_is_refused_in_one_line(name, value, message):
+    pattern = message.replace("(x, y)", r"\(x, y\)")
+    with pytest.raises(UserError, match=f"^{pattern}$"):
+        fl.train(**{"arch": ARCH, "data": DATA, "schedule": [sam()], name: value})
+
+
+def test_a_second_batch_needs_more_examples_than_the_batch_whatever_the_data():
+    again = fl.data.arrays(DATA.x_train, DATA.y_train)
+    for data in (DATA, again):
+        with pytest.raises(UserError, match="another part of the 23 examples, and batch_size=23"):
+            fl.train(ARCH, data, schedule=[sam(batch_size=23, second_batch="other")])
 
 
 def assert_same_bits(one, two):
@@ -46,7 +75,7 @@ def first_layer_norm(params):
 @pytest.fixture
 def one_unit_at_a_time(monkeypatch):
     """Look at the signals, and call `report`, after every unit."""
-    monkeypatch.setattr(training, "CHUNK_SECONDS", 0.0)
+    monkeypatch.setattr(sitting, "CHUNK_SECONDS", 0.0)
 
 
 def interrupt_at(epoch):
@@ -144,7 +173,8 @@ def test_a_run_keeps_the_parameters_at_the_ends_of_its_phases(tmp_path, one_unit
         assert all(end[name].tobytes() == alone.params[name].tobytes() for name in end)
     for stop in (1, 2, 4, 6):  # in the first phase, at its end, in the second, in the third
         out = tmp_path / f"stopped{stop}"
-        fl.train(ARCH, DATA, schedule=phases, out=out, report=interrupt_at(stop))
+        with pytest.raises(KeyboardInterrupt):
+            fl.train(ARCH, DATA, schedule=phases, out=out, report=interrupt_at(stop))
         resumed = fl.train(ARCH, DATA, schedule=phases, out=out)
         for run in (resumed, fl.load_run(out)):
             assert [{k: v.tobytes() for k, v in end.items()} for end in run.ends] == [
@@ -257,10 +287,19 @@ def test_projection_in_float32(arch, batch_size):
     assert first_layer_norm(run.params) <= 1 + 1e-5
 
 
+@pytest.mark.parametrize(
+    "arch", [fl.models.TwoLayer(width=11, bias=False), fl.models.MLP(widths=(11,), bias=False)]
+)
+def test_an_output_of_zero_is_an_error(arch):
+    """Without bias f(0) = 0, whatever the weights and the label; the engine and torch say so."""
+    data = fl.data.from_arrays(DATA.x_train, DATA.y_train, np.zeros((4, DATA.d)), [1, -1, 1, 1])
+    run = fl.train(arch, data, schedule=[sam(epochs=2)])
+    assert set(run.columns["test_error"]) == {1.0}
+
+
 # Divergence.
 
-# Full batch: an output overflows. One example at a time: an update overflows first, in Sim-BN's and
-# the deep network's case a unit before any output does. Two phases: the second one diverges.
+# An output overflows, or an update within the same unit. Two phases: the second one diverges.
 DIVERGING = {
     "two-layer-full-batch": (ARCH, [sam(lr=100.0, batch_size=None, epochs=200)]),
     "two-layer-single": (ARCH, [sam(lr=1e10, epochs=60)]),
@@ -278,7 +317,7 @@ def test_divergence_ends_in_the_last_finite_state(name, monkeypatch):
     arch, schedule = DIVERGING[name]
     runs = []
     for seconds in (0.0, 1e9):
-        monkeypatch.setattr(training, "CHUNK_SECONDS", seconds)
+        monkeypatch.setattr(sitting, "CHUNK_SECONDS", seconds)
         runs.append(fl.train(arch, DATA, schedule=schedule))
     for run in runs:
         assert run.status == "diverged"
@@ -291,6 +330,24 @@ def test_divergence_ends_in_the_last_finite_state(name, monkeypatch):
     assert_same_bits(*runs)
     if name == "second-phase":
         assert runs[0].diverged_at >= 5
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+@pytest.mark.parametrize(
+    ("arch", "batch_size"),
+    [(ARCH, 5), (ARCH, None), (DEEP, 1), (fl.models.TwoLayer(width=11, norm="batch"), 1)],
+)
+def test_an_update_that_overflows_a_unit_before_an_output_is_taken_back(arch, batch_size, epochs):
+    """The first update does, and it may be the last: no output follows a full batch of one epoch.
+
+    The gradient of labels ±100 times 1e38 is beyond float32; the outputs before it are not.
+    """
+    loud = fl.data.from_arrays(DATA.x_train, 100 * DATA.y_train)
+    phase = sam(lr=1e38, batch_size=batch_size, epochs=epochs)
+    run = fl.train(arch, loud, schedule=[phase])
+    assert (run.status, run.diverged_at, list(run.columns["epoch"])) == ("diverged", 0, [0])
+    for name, start in arch.initial(DATA.d, 0).items():
+        assert np.array_equal(run.params[name], start.astype(np.float32))
 
 
 def test_divergence_under_torch():
@@ -315,6 +372,50 @@ def test_weights_that_start_without_a_finite_loss_are_refused():
         fl.train(fl.models.TwoLayer(width=11), data, schedule=[sam()], dtype="float64")
 
 
+def test_arrays_and_tensors_are_a_data_set():
+    """As for `measure`: (x, y), or with test points; labels of cross_entropy are classes."""
+    x, y = np.random.default_rng(0).normal(size=(2, 12, 4)), np.arange(12) % 3
+    phase = fl.Phase("sgd", lr=0.1, epochs=3)
+    signs = 1.0 - 2 * (y > 0)
+    for given, data in (
+        ((x[0], signs), fl.data.arrays(x[0], signs)),
+        ([torch.tensor(x[0]), torch.tensor(signs)], fl.data.arrays(x[0], signs)),
+        ((x[0], signs, x[1], -signs), fl.data.arrays(x[0], signs, x[1], -signs)),
+    ):
+        runs = [fl.train(ARCH, d, schedule=[phase]) for d in (given, data)]
+        assert_same_bits(*runs)
+        assert runs[0].config == runs[1].config
+    options = {"schedule": [phase], "loss": "cross_entropy"}
+    made = fl.train(fl.models.MLP(), (x[0], torch.tensor(y)), **options)
+    assert made.dataset().classes == 3 and "test_error" not in made.columns
+    bad = np.where(y == 1, np.nan, y)
+    with pytest.raises(UserError, match=r"y_train\[1\] is nan: every value must be finite"):
+        fl.train(fl.models.MLP(), (x[0], bad), **options)
+
+
+def test_whole_numbers_of_numpy_and_whole_floats_are_whole_numbers():
+    plain = fl.Phase("look_sam", lr=0.5, rho=0.25, epochs=10, batch_size=4, k=2)
+    options = {"epochs": 1e1, "batch_size": np.int64(4), "k": np.float32(2)}
+    options["rho"] = np.float32(0.25)
+    assert fl.Phase("look_sam", np.float64(0.5), **options) == plain
+    assert repr(fl.Phase("look_sam", np.float64(0.5), **options)) == repr(plain)
+    assert fl.models.TwoLayer(np.int32(9)) == fl.models.TwoLayer(width=9)
+    assert fl.models.MLP(widths=[np.int64(5), 4.0]) == fl.models.MLP(widths=(5, 4))
+    assert fl.LogGrid(per_decade=0.0, regular=np.uint8(3)) == fl.LogGrid(per_decade=0, regular=3)
+    assert fl.data.xor(d=np.int64(8), n=2e1, seed=np.int8(1)).spec == fl.data.xor(8, 20, 1).spec
+    four, whole = fl.data.gaussian_mixture(3, 5, clusters=4.0), fl.data.gaussian_mixture(3, 5)
+    assert four.spec == whole.spec
+    runs = [
+        fl.train(ARCH, DATA, schedule=[sam(epochs=e)], seed=s, threads=t)
+        for e, s, t in ((2, 3, 1), (2.0, np.int64(3), np.int64(1)))
+    ]
+    assert runs[0].config.digest() == runs[1].config.digest()
+    assert_same_bits(*runs)
+    for wrong in (2.5, np.float64(2.5), True, "2", float("inf")):
+        with pytest.raises(UserError, match="epochs"):
+            fl.Phase("sgd", lr=0.1, epochs=wrong)
+
+
 # Interruption and resumption.
 
 NOISY = fl.Phase("label_noise", lr=0.01, noise=0.3, batch_size=5, epochs=6)
@@ -336,12 +437,11 @@ def test_an_interrupted_run_ends_in_the_same_bits(name, stops, tmp_path, one_uni
     whole = fl.train(arch, DATA, **options)
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     for stop in stops:
-        part = fl.train(arch, DATA, **options, out=tmp_path / "run", report=interrupt_at(stop))
-        assert part.status == "interrupted"
-        assert part.columns["epoch"][-1] <= stop + 1
+        with pytest.raises(KeyboardInterrupt, match=f"interrupted at epoch .*{tmp_path}/run has"):
+            fl.train(arch, DATA, **options, out=tmp_path / "run", report=interrupt_at(stop))
         read = fl.load_run(tmp_path / "run")
         assert read.status == "interrupted"
-        assert_same_bits(read, part)
+        assert read.columns["epoch"][-1] <= stop + 1
     assert before == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
     seen = []
     done = fl.train(arch, DATA, **options, out=tmp_path / "run", report=seen.append)
@@ -351,23 +451,67 @@ def test_an_interrupted_run_ends_in_the_same_bits(name, stops, tmp_path, one_uni
     assert_same_bits(fl.load_run(tmp_path / "run"), whole)
 
 
+def test_seconds_are_those_of_all_sittings_and_of_no_pause(tmp_path, clock, one_unit_at_a_time):
+    """Each look at the progress takes a second, each pause between two sittings a thousand."""
+    watch, sittings = clock(sitting), []
+    options = {"schedule": [sam(epochs=9)], "out": tmp_path / "run"}
+
+    def looked(interrupt):
+        sittings.append(0)
+
+        def report(info):
+            watch.now += 1
+            sittings[-1] += 1
+            interrupt(info)
+
+        return report
+
+    for stop in (2, 5, 99):
+        with contextlib.suppress(KeyboardInterrupt):
+            fl.train(ARCH, DATA, **options, report=looked(interrupt_at(stop)))
+        run = fl.load_run(tmp_path / "run")
+        assert run.seconds == sum(sittings)
+        watch.now += 1000
+    assert run.status == "done" and min(sittings) > 0
+
+
 def test_sigterm_is_an_interrupt_too(tmp_path, one_unit_at_a_time):
     def terminate(info):
         os.kill(os.getpid(), signal.SIGTERM)
 
-    run = fl.train(ARCH, DATA, schedule=[sam()], out=tmp_path / "run", report=terminate)
-    assert run.status == "interrupted"
+    with pytest.raises(KeyboardInterrupt):
+        fl.train(ARCH, DATA, schedule=[sam()], out=tmp_path / "run", report=terminate)
+    assert fl.load_run(tmp_path / "run").status == "interrupted"
 
 
 def test_a_run_in_memory_can_be_interrupted(one_unit_at_a_time):
-    run = fl.train(ARCH, DATA, schedule=[sam()], report=interrupt_at(2))
-    assert run.status == "interrupted"
-    assert run.columns["epoch"][-1] == 2
+    with pytest.raises(KeyboardInterrupt, match=r"at epoch 2 of .*give `out` a directory"):
+        fl.train(ARCH, DATA, schedule=[sam()], report=interrupt_at(2))
+
+
+def test_ctrl_c_ends_a_loop_over_seeds(tmp_path, one_unit_at_a_time):
+    """Also when it comes in the last epoch, after which the run is done."""
+    for epoch, status in ((2, "interrupted"), (sam().epochs, "done")):
+        made = []
+        with pytest.raises(KeyboardInterrupt):
+            for seed in range(3):
+                out = tmp_path / f"{epoch}-{seed}"
+                options = {"schedule": [sam()], "seed": seed, "out": out}
+                made.append(fl.train(ARCH, DATA, **options, report=interrupt_at(epoch)))
+        assert made == []
+        assert fl.load_run(tmp_path / f"{epoch}-0").status == status
+
+
+def test_a_job_that_is_interrupted_returns_what_it_has(tmp_path, one_unit_at_a_time):
+    config = fl.train(ARCH, DATA, schedule=[sam()]).config.to_dict()
+    payload = {"config": config, "out": str(tmp_path / "run"), "fresh": False}
+    assert run_job(payload, interrupt_at(2))["status"] == "interrupted"
+    assert run_job(payload, lambda info: None)["status"] == "done"
 
 
 def test_an_interrupt_waits_for_one_piece_of_work(clock, monkeypatch):
     """Pieces grow to CHUNK_SECONDS, and shrink again when the work becomes slower."""
-    watch, pieces, advance = clock(training), [], CompiledTrainer.advance
+    watch, pieces, advance = clock(sitting), [], CompiledTrainer.advance
 
     def timed(self, phase, start, stop, epoch0):
         before = watch.now
@@ -381,15 +525,15 @@ def test_an_interrupt_waits_for_one_piece_of_work(clock, monkeypatch):
 
     monkeypatch.setattr(CompiledTrainer, "advance", timed)
     log = fl.LogGrid(per_decade=0, regular=0)  # no epoch to log cuts the work short
-    run = fl.train(ARCH, DATA, schedule=[sam(epochs=10**7, lr=1e-4)], report=report, log=log)
-    assert run.status == "interrupted"
+    with pytest.raises(KeyboardInterrupt):
+        fl.train(ARCH, DATA, schedule=[sam(epochs=10**7, lr=1e-4)], report=report, log=log)
     assert sum(seconds for _, seconds in pieces) == pytest.approx(watch.now, rel=1e-9)
-    limit = training.CHUNK_SECONDS * (1 + 1e-9)
+    limit = sitting.CHUNK_SECONDS * (1 + 1e-9)
     for half in (
         [seconds for begun, seconds in pieces if begun < 5],
         [seconds for begun, seconds in pieces if begun >= 5][1:],  # the first cannot know
     ):
-        assert training.CHUNK_SECONDS / 2 < max(half) <= limit
+        assert sitting.CHUNK_SECONDS / 2 < max(half) <= limit
     assert watch.now <= 10 + 2 * limit  # one piece passes ten seconds, none follows the signal
 
 
@@ -424,7 +568,8 @@ def test_another_configuration_is_not_mixed_in(tmp_path):
 def test_a_run_is_continued_by_the_trainer_that_began_it(tmp_path, one_unit_at_a_time):
     """Progress is counted in the trainer's units: a block of examples here, a step there."""
     options = {"schedule": [sam()], "out": tmp_path / "run"}
-    fl.train(ARCH, DATA, **options, report=interrupt_at(2))
+    with pytest.raises(KeyboardInterrupt):
+        fl.train(ARCH, DATA, **options, report=interrupt_at(2))
     with pytest.raises(UserError, match="begun with backend 'engine', not 'torch'"):
         fl.train(ARCH, DATA, **options, backend="torch")
     assert fl.train(ARCH, DATA, **options).status == "done"
@@ -442,8 +587,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)  # after every unit
     options = {"schedule": [sam(), sam(epochs=6, batch_size=5)], "out": tmp_path / "run"}
     whole = fl.train(ARCH, DATA, schedule=options["schedule"])
-    part = fl.train(ARCH, DATA, **options, report=interrupt_at(14.5))
-    assert part.status == "interrupted"
+    with pytest.raises(KeyboardInterrupt):
+        fl.train(ARCH, DATA, **options, report=interrupt_at(14.5))
     flip_a_byte(tmp_path / "run" / "checkpoint.safetensors")
     done = fl.train(ARCH, DATA, **options)
     assert done.status == "done"
@@ -456,7 +601,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
 
 def test_a_finished_run_whose_end_is_damaged_is_finished_again(tmp_path, one_unit_at_a_time):
     options = {"schedule": [sam()], "out": tmp_path / "run"}
-    fl.train(ARCH, DATA, **options, report=interrupt_at(5))
+    with pytest.raises(KeyboardInterrupt):
+        fl.train(ARCH, DATA, **options, report=interrupt_at(5))
     whole = fl.train(ARCH, DATA, **options)
     flip_a_byte(tmp_path / "run" / "checkpoint.safetensors")
     with pytest.raises(StoreError, match="run the same command again to finish it"):

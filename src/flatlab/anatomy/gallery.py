@@ -13,41 +13,29 @@ from ..models import Params
 from .layers import Array, Layer, magnitudes, over
 from .scores import sizes
 
+# Neurons are shown, the largest first, until they make up this share of all contributions.
 COVERED = 0.995
-"""Neurons are shown, the largest first, until they make up this share of all contributions."""
-ANGLE = 30.0
-"""A neuron within this many degrees of a feature ±x1±x2… is labelled with it."""
+ANGLE = 30.0  # a neuron within this many degrees of a feature ±x1±x2… is labelled with it
 
 
 @dataclass(frozen=True, eq=False)
 class Gallery:
     """The neurons of the first layer that contribute most, sorted by feature, then by size.
 
-    Attributes:
-        neurons: Their indices.
-        weights: (w_j, b_j)/‖w_j‖, one row for each neuron. Only the direction is shown, because how
-            a neuron's scale is shared between its two layers is arbitrary; its size is what it
-            contributes.
-        columns: Names of the coordinates, the relevant ones first, the bias last.
-        features: The feature each neuron is marked with, or "".
-        angles: Degrees between w_j and the nearest feature; NaN where there are no features.
-        signs: From −1 to 1: Σ_i c_ij sign(u_ij) / Σ_i |c_ij|, for two layers the sign of a_j.
-        sizes: ω_j, the share of the contributions at an average training point.
-        points: Effective number of training points served, (Σ_i|c_ij|)² / Σ_i c_ij².
-        relevant: How many of the columns are relevant coordinates.
-        total: Number of neurons in the layer.
+    Of a neuron's weights only the direction is shown, because how its scale is shared between its
+    two layers is arbitrary; its size is what it contributes.
     """
 
-    neurons: NDArray[np.intp]
-    weights: Array
-    columns: tuple[str, ...]
-    features: tuple[str, ...]
-    angles: Array
-    signs: Array
-    sizes: Array
-    points: Array
-    relevant: int
-    total: int
+    neurons: NDArray[np.intp]  # their indices
+    weights: Array  # (w_j, b_j)/‖w_j‖, one row for each neuron
+    columns: tuple[str, ...]  # names of the coordinates, the relevant ones first, the bias last
+    features: tuple[str, ...]  # the feature each neuron is marked with, or ""
+    angles: Array  # degrees between w_j and the nearest feature; NaN where there are no features
+    signs: Array  # from −1 to 1: Σ_i c_ij sign(u_ij) / Σ_i |c_ij|, for two layers the sign of a_j
+    sizes: Array  # ω_j, the share of the contributions at an average training point
+    points: Array  # effective number of training points served, (Σ_i|c_ij|)² / Σ_i c_ij²
+    relevant: int  # how many of the columns are relevant coordinates
+    total: int  # number of neurons in the layer
 
 
 def gallery(params: Params, data: Dataset, first: Layer, most: int) -> Gallery:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..models import Chain, Params
-from ..models.activations import activated
+from ..models.chains import activated
 
 Array = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ def layers(arch: Chain, params: Params, x: ArrayLike) -> list[Layer]:
     h = np.asarray(x, np.float64) @ p["W1"].T
     if "b1" in p:
         h += p["b1"]
-    if arch.kind == "two_layer":
+    if not arch.stacked:
         u = activated(arch, h)
         return [Layer(u, _normalised(arch, u, p) * p["W2"])]
     chain = [np.maximum(h, 0)]

@@ -13,10 +13,8 @@ from .gallery import feature_name, has_features, largest_neurons
 from .layers import Array, Layer, magnitudes
 from .scores import memorisation_by_layer, sizes
 
-MOST = 400
-"""Largest number of neurons shown."""
-MOST_CELLS = 16
-"""Points are grouped by the cells of the relevant coordinates up to this many cells."""
+MOST = 400  # neurons shown
+MOST_CELLS = 16  # points are grouped by the cells of the relevant coordinates up to this many cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,27 +23,16 @@ class ActivationMatrix:
 
     Neurons are sorted by the point at which they contribute most. So a network that memorises shows
     a diagonal, and one that has learned the cells of the relevant coordinates shows blocks.
-
-    Attributes:
-        layer: Its number, from 1.
-        neurons: Indices of the rows.
-        points: Indices of the columns: training points by cell of the relevant coordinates, or by
-            label.
-        contributions: c_ij, signed, (neurons, points).
-        groups: Cells or labels of the columns; empty if neither is known.
-        memorisation: The layer's score.
-        covered: Share of all contributions that the rows make up.
-        total: Number of neurons in the layer.
     """
 
-    layer: int
-    neurons: NDArray[np.intp]
-    points: NDArray[np.intp]
-    contributions: Array
-    groups: tuple[Span, ...]
+    layer: int  # its number, from 1
+    neurons: NDArray[np.intp]  # indices of the rows
+    points: NDArray[np.intp]  # indices of the columns, by cell of the relevant coordinates or label
+    contributions: Array  # c_ij, signed, (neurons, points)
+    groups: tuple[Span, ...]  # cells or labels of the columns; empty if neither is known
     memorisation: float
-    covered: float
-    total: int
+    covered: float  # share of all contributions that the rows make up
+    total: int  # number of neurons in the layer
 
 
 def matrix(data: Dataset, layer: Layer, number: int) -> ActivationMatrix:

@@ -15,13 +15,13 @@ ROLES = {"+": "positive", "−": "negative", "±": "neutral"}
 
 def pictures(anatomy: Anatomy, title: str) -> list[Plot]:
     """Return the pictures of a solution; scores through training only if it was trained."""
-    made = [gallery(anatomy, title), activations(anatomy, title)]
+    made = [gallery_plot(anatomy, title), activations_plot(anatomy, title)]
     if len(anatomy.history.get("epoch", ())) > 1:
-        made.append(through_training(anatomy, title))
+        made.append(through_training_plot(anatomy, title))
     return made
 
 
-def gallery(anatomy: Anatomy, title: str) -> Plot:
+def gallery_plot(anatomy: Anatomy, title: str) -> Plot:
     """Return the first-layer weights of the largest neurons, a row each, and their shares."""
     g = anatomy.gallery
     rows, bias = len(g.neurons), g.columns[-1:] == ("bias",)
@@ -71,7 +71,7 @@ def _columns(g: Gallery, inputs: int) -> tuple[str, ...]:
     )
 
 
-def activations(anatomy: Anatomy, title: str) -> Plot:
+def activations_plot(anatomy: Anatomy, title: str) -> Plot:
     """Return what each neuron contributes at each training point, a map for each hidden layer."""
     found = anatomy.matrices
     panels = tuple(
@@ -96,7 +96,7 @@ def activations(anatomy: Anatomy, title: str) -> Plot:
     return Plot("anatomy-activations", f"Who fires where: {title}", (panels,), caption)
 
 
-def through_training(anatomy: Anatomy, title: str) -> Plot:
+def through_training_plot(anatomy: Anatomy, title: str) -> Plot:
     """Return the picture of scores, test error (or loss) and trace through training.
 
     A history without scores shows those of the last epoch alone.
@@ -111,27 +111,14 @@ def through_training(anatomy: Anatomy, title: str) -> Plot:
     cells, chance = anatomy.cells, anatomy.chance
     memorisation = curve("memorisation", "gd", anatomy.memorisation)
     (values,) = memorisation[0].y
-    panels = [
-        Curves(
-            "memorisation",
-            "score",
-            memorisation,
-            (Reference("a neuron a cell", cells, above=True),) if cells else (),
-            yscale="log",
-            # Up to 1, so that a small score looks small.
-            ylim=(min([1 / anatomy.data.n, *values[values > 0]]) / 1.2, 1.2),
-        )
-    ]
+    level = (Reference("a neuron a cell", cells, above=True),) if cells else ()
+    # Up to 1, so that a small score looks small.
+    limits = (min([1 / anatomy.data.n, *values[values > 0]]) / 1.2, 1.2)
+    panels = [Curves("memorisation", "score", memorisation, level, yscale="log", ylim=limits)]
     if anatomy.features is not None and chance is not None:
-        panels.append(
-            Curves(
-                "features",
-                "score",
-                curve("features", "sam", anatomy.features),
-                (Reference("chance", chance, above=True),),
-                ylim=(-0.02, 1.05),
-            )
-        )
+        features = curve("features", "sam", anatomy.features)
+        level = (Reference("chance", chance, above=True),)
+        panels.append(Curves("features", "score", features, level, ylim=(-0.02, 1.05)))
     if "test_error" in h:
         error, most = curve("test_error", "test"), 0.6 if max(h["test_error"]) <= 0.6 else 1.05
         panels.append(Curves("test error", "test error", error, ylim=(-0.02, most)))

@@ -9,41 +9,29 @@ from typing import Any
 import numpy as np
 
 from ..data import Dataset
+from ..errors import whole_number
 from ..models import Chain, Params
 from .gallery import Gallery, gallery, has_features
 from .layers import layers
 from .matrix import ActivationMatrix, matrix
 from .scores import memorisation_by_layer, scores
 
-GALLERY = 40
-"""Number of neurons in the gallery."""
-LAYERS = 6
-"""Largest number of activation matrices; deeper networks show evenly spaced layers."""
+GALLERY = 40  # neurons
+LAYERS = 6  # largest number of activation matrices; deeper networks show evenly spaced layers
 
 
 @dataclass(frozen=True, eq=False)
 class Anatomy:
-    """What a trained network looks like.
-
-    Attributes:
-        arch: The architecture.
-        data: The training set it was made for.
-        memorisation: The score, the least of the hidden layers'.
-        layers: The score of each hidden layer.
-        features: The share of the first layer on relevant coordinates, or None if unknown.
-        gallery: The first layer's largest neurons.
-        matrices: The activation matrices, one for each hidden layer or for evenly spaced ones.
-        history: The run's history, one array a column; empty if there is none.
-    """
+    """What a trained network looks like on its training set."""
 
     arch: Chain
     data: Dataset
-    memorisation: float
-    layers: tuple[float, ...]
-    features: float | None
+    memorisation: float  # the least score of the hidden layers
+    layers: tuple[float, ...]  # the score of each hidden layer
+    features: float | None  # the first layer's share on relevant coordinates, if these are known
     gallery: Gallery
-    matrices: tuple[ActivationMatrix, ...]
-    history: Mapping[str, Any]
+    matrices: tuple[ActivationMatrix, ...]  # of each hidden layer, or of evenly spaced ones
+    history: Mapping[str, Any]  # one array a column; empty if there is none
 
     @property
     def chance(self) -> float | None:
@@ -71,7 +59,7 @@ class Anatomy:
         weight on relevant coordinates; `bias` its bias over the norm of its other weights; `points`
         the effective number of training points that it serves.
         """
-        g, rows = self.gallery, []
+        g, rows, most = self.gallery, [], whole_number("most", most, least=1)
         has_bias = g.columns[-1:] == ("bias",)
         for k in np.argsort(-g.sizes, kind="stable")[:most]:
             row: dict[str, Any] = {"neuron": int(g.neurons[k]), "share": float(g.sizes[k])}
@@ -96,10 +84,7 @@ def sign_of(value: float) -> str:
 
 
 def portray(
-    arch: Chain,
-    params: Params,
-    data: Dataset,
-    history: Mapping[str, Any] | None = None,
+    arch: Chain, params: Params, data: Dataset, history: Mapping[str, Any] | None = None
 ) -> Anatomy:
     """Look into a network on its training set."""
     found = layers(arch, params, data.x_train)

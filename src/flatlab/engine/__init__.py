@@ -7,7 +7,7 @@ import scipy.linalg  # noqa: F401
 from ..errors import UserError
 
 try:
-    from .compiled import CompiledTrainer as CompiledTrainer
+    from .compiled import CompiledTrainer, kernel_of, unsupported
 except RuntimeError as error:
     if "cannot cache function" not in str(error):
         raise
@@ -15,9 +15,6 @@ except RuntimeError as error:
         "there is no folder to keep compiled kernels in: neither flatlab's own nor one in the home "
         "directory can be written; set NUMBA_CACHE_DIR to one that can"
     ) from None
-from .compiled import kernel_of as kernel_of
-from .compiled import unsupported as unsupported
-from .evaluate import evaluate as evaluate
-from .evaluate import predict as predict
+from .evaluate import evaluate, predict
 
 __all__ = ["CompiledTrainer", "evaluate", "kernel_of", "predict", "unsupported"]

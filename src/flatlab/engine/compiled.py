@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -10,20 +10,20 @@ from ..data import Dataset
 from ..losses import Loss
 from ..models import Architecture, Chain, Params, build
 from ..models.chains import NORM_EPSILON
+from ..models.contract import State, part
 from ..randomness import key
 from . import deep, two_layer_active, two_layer_batch, two_layer_single, two_layer_standard
 from .layout import Weights, inputs, pack, shares_gamma, unpack
 from .loading import load
 from .philox import key_words, with_order
 from .room import with_room
-from .scalar import ACTIVATIONS, ASCENTS, GAMMA_RULES, LOSSES, NORM_RULES, NORMS
+from .scalar import ACTIVATION_CODES, ASCENTS, GAMMA_RULES, LOSS_CODES, NORM_RULES, NORMS
 from .subnormal import flushed
 
 # Inputs, and neurons of two-layer networks with σ(0) = 0, are padded with zeros to a multiple of
 # this: BLAS and vector loops are slow at odd sizes. Padded weights have no gradient and stay zero.
 _MULTIPLE = 8
 
-State = dict[str, np.ndarray]  # "params/W1", "velocity/W1"
 
 # The random quantities of training; each has its own stream.
 USES = ("order", "label_noise", "input_noise", "second_order")
@@ -59,22 +59,22 @@ class Step(Protocol):
 def unsupported(loss: Loss, arch: Architecture, schedule: tuple[Step, ...]) -> str | None:
     """Say why the engine cannot train this combination, or None if it can.
 
-    It compiles `TwoLayer` and `Deep` with the losses in `LOSSES` and the algorithms in `ASCENTS`,
+    It compiles `TwoLayer` and `Deep` with the losses in `LOSS_CODES`, the algorithms in `ASCENTS`,
     at every batch size and dtype. Only the blocked kernel for single examples has input noise and
     norm rules. Separate steps of the bias are in that kernel and in `two_layer_batch`, which also
     has momentum, second batches and rules for γ and its statistics.
     """
-    if arch.kind not in ("two_layer", "deep"):
+    chain = arch.chain
+    if chain is None:
         return f"the engine compiles the architectures two_layer and deep, not {arch.kind}"
-    if loss.name not in LOSSES:
-        return f"the engine compiles the losses {', '.join(LOSSES)}, not {loss.name}"
-    chain = cast(Chain, arch)
+    if loss.name not in LOSS_CODES:
+        return f"the engine compiles the losses {', '.join(LOSS_CODES)}, not {loss.name}"
     reasons = (_not_compiled(chain, phase) for phase in schedule)
     return next((reason for reason in reasons if reason), None)
 
 
 def _not_compiled(arch: Chain, phase: Step) -> str | None:
-    norm = "deep" if arch.kind == "deep" else arch.norm
+    norm = "deep" if arch.stacked else arch.norm
     first, change = phase.first_layer, phase.variation
     in_blocks = change.input_noise is not None or first.norm_rule is not None
     if in_blocks and not _blocked(arch, phase):
@@ -101,7 +101,7 @@ def _carried(phase: Step) -> bool:
 
 
 def _blocked(arch: Chain, phase: Step) -> bool:
-    plain = arch.kind == "two_layer" and arch.norm in (None, "layer")
+    plain = not arch.stacked and arch.norm in (None, "layer")
     first = phase.first_layer
     joint = first.bias_apart and first.max_norm is not None  # norm with the bias
     return plain and phase.batch_size == 1 and not (_carried(phase) or joint)
@@ -116,26 +116,19 @@ def _few_active(arch: Chain, phase: Step, n: int) -> bool:
 
 def kernel_of(loss: Loss, arch: Chain, phase: Step, n: int) -> tuple[str | int | bool, ...]:
     """Return the key of the compiled function for a phase; its dtype is the weights' dtype."""
-    if arch.kind == "deep":
+    if arch.stacked:
         return ("deep", phase.batch_size == 1)
     if _blocked(arch, phase):
-        return (
-            "blocked",
-            *two_layer_single.specialised(*_codes(loss, arch, phase)),
-            *_forms(phase),
-        )
+        hot = two_layer_single.specialised(*_codes(loss, arch, phase))
+        return ("blocked", *hot, *_forms(phase))
     if arch.norm in ("standard_layer", "standard_batch"):
         return ("standard",)
     return ("active",) if _few_active(arch, phase, n) else ("batch",)
 
 
 def _codes(loss: Loss, arch: Chain, phase: Step) -> tuple[int, int, int, int]:
-    return (
-        ACTIVATIONS[arch.activation],
-        NORMS[arch.norm],
-        LOSSES[loss.name],
-        ASCENTS[phase.algorithm],
-    )
+    network = ACTIVATION_CODES[arch.activation], NORMS[arch.norm]
+    return *network, LOSS_CODES[loss.name], ASCENTS[phase.algorithm]
 
 
 def _forms(phase: Step) -> tuple[bool, bool]:
@@ -152,14 +145,7 @@ class CompiledTrainer:
     call runs.
     """
 
-    def __init__(
-        self,
-        arch: Chain,
-        loss: Loss,
-        data: Dataset,
-        seed: int,
-        dtype: str,
-    ):
+    def __init__(self, arch: Chain, loss: Loss, data: Dataset, seed: int, dtype: str):
         data.require_points(f"a network of kind {arch.kind}")
         self.arch, self.loss, self.data = arch, loss, data
         X = inputs(arch, data.x_train, dtype)
@@ -172,15 +158,15 @@ class CompiledTrainer:
 
     def load(self, state: State) -> None:
         """Set the weights, and the velocity in a phase with momentum."""
-        velocity = _part(state, "velocity")
-        self.weights = self._padded(_part(state, "params"))
+        velocity = part(state, "velocity")
+        self.weights = self._padded(part(state, "params"))
         self.velocities = self._padded(velocity) if velocity else None
 
     def _padded(self, params: Params) -> Weights:
         W, M, a, gamma, beta = pack(self.arch, params, self.dtype)
         neurons = 0
         if (
-            self.arch.kind == "two_layer"
+            not self.arch.stacked
             and self.arch.activation != "softplus"
             and self.arch.norm != "standard_layer"  # its mean is over the neurons
         ):
@@ -211,7 +197,7 @@ class CompiledTrainer:
 
     def params(self) -> Params:
         """Return a copy of the parameters by name."""
-        return _part(self.state(), "params")
+        return part(self.state(), "params")
 
     def units_per_epoch(self, phase: Step) -> int:
         """Return the number of units in one epoch of a phase."""
@@ -224,17 +210,17 @@ class CompiledTrainer:
         if first == 0 or phase.momentum is None:
             self.velocities = None
         if phase.momentum is not None and self.velocities is None:
-            self.velocities = Weights(*(np.zeros_like(part) for part in self.weights))
+            self.velocities = Weights(*(np.zeros_like(each) for each in self.weights))
         with flushed():
             return self._advance(phase, first, last, epoch0)
 
     def _advance(self, phase: Step, first: int, last: int, epoch0: int) -> int:
         W, M, a, gamma, beta = self.weights
         n, batch = len(self.y), phase.batch_size or len(self.y)
-        loss, ascent = LOSSES[self.loss.name], ASCENTS[phase.algorithm]
+        loss, ascent = LOSS_CODES[self.loss.name], ASCENTS[phase.algorithm]
         span, keys = (first, last, epoch0), with_order(self.keys, phase.order)
         hyper = self._hyper(phase)
-        if self.arch.kind == "deep":
+        if self.arch.stacked:
             one = batch == 1
             sizes = span if one else (*span, min(batch, n))
             deep_args = (W, M, a, self.X, self.y, *sizes, keys, loss, ascent, hyper)
@@ -278,7 +264,3 @@ class CompiledTrainer:
         values += [smoothing, self.arch.ln_epsilon, 0.0, 1.0, tiny, *phase.of_bias]
         values += [phase.variation.input_noise or 0.0, NORM_EPSILON, phase.momentum or 0.0]
         return np.array(values, self.dtype)
-
-
-def _part(state: State, name: str) -> Params:
-    return {k.removeprefix(f"{name}/"): v for k, v in state.items() if k.startswith(f"{name}/")}

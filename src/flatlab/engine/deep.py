@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .philox import signs, visits
+from .philox import batch_of, signs, visits
 from .scalar import (
     DECAY,
     FAST,
@@ -29,10 +29,23 @@ from .scalar import (
     ascent_length,
     descend,
     dot,
-    project,
     shifted,
     slope,
 )
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def _project(W, limit, zero):
+    """Scale W to the ball of Frobenius radius `limit`, if it is outside.
+
+    As `scalar.project`, but with the rounding that stored runs of this kernel have.
+    """
+    flat = W.ravel()
+    squared = dot(flat, flat, zero)
+    if squared > limit * limit:
+        factor = limit / np.sqrt(squared)
+        for t in range(flat.shape[0]):
+            flat[t] *= factor
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
@@ -149,7 +162,7 @@ def train_single(W, M, a, X, y, first, last, epoch0, keys, loss, ascent, hyper):
             _subtract_outer(M[layer], factor * up_Delta[layer + 1], up_U[layer], keep, one)
         _subtract_outer(W, factor * x, up_Delta[0], keep, one)
         if hyper[MAX_NORM] > zero:
-            project(W, hyper[MAX_NORM], zero)
+            _project(W, hyper[MAX_NORM], zero)
     return -1
 
 
@@ -191,21 +204,12 @@ def train_batch(W, M, a, X, y, first, last, epoch0, batch, keys, loss, ascent, h
     n = X.shape[0]
     zero, one = hyper[ZERO], hyper[ONE]
     keep = one - hyper[LR] * hyper[DECAY]
-    steps = (n + batch - 1) // batch
     order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
     G_W, G_M, G_a = np.empty_like(W), np.empty_like(M), np.empty_like(a)
     up_W, up_M, up_a = np.empty_like(W), np.empty_like(M), np.empty_like(a)
     drawn = -1
     for step in range(first, last):
-        epoch = step // steps
-        if epoch != drawn:
-            visits(keys, epoch0 + epoch, order)
-            if hyper[NOISE] > zero:
-                signs(keys[1], epoch0 + epoch, noise)
-            drawn = epoch
-        start = (step - epoch * steps) * batch
-        rows = order[start : start + batch]
-        target = y[rows] + hyper[NOISE] * noise[start : start + batch].astype(W.dtype)
+        rows, target, drawn = batch_of(step, batch, drawn, keys, epoch0, order, noise, y, hyper)
         Xk = X[rows]
         s, finite = zero, True
         at_W, at_M, at_a = W, M, a
@@ -226,5 +230,5 @@ def train_batch(W, M, a, X, y, first, last, epoch0, batch, keys, loss, ascent, h
         descend(M.ravel(), keep, hyper[LR], G_M.ravel())
         descend(a, keep, hyper[LR], G_a)
         if hyper[MAX_NORM] > zero:
-            project(W, hyper[MAX_NORM], zero)
+            _project(W, hyper[MAX_NORM], zero)
     return -1

@@ -15,13 +15,11 @@ from .layout import Array, Weights, inputs, pack, shares_gamma
 _ROWS = 512  # test rows at a time: the hidden layer stays in cache
 
 
-def outputs_and_curvature(
-    arch: Chain, params: Params, x: Array
-) -> tuple[formulas.Array, formulas.Array, formulas.Array]:
+def outputs_and_curvature(arch: Chain, params: Params, x: Array) -> formulas.Values:
     """Return f, ‖∇f‖² and Tr ∇²f at the training inputs, in float64."""
     W, M, a, gamma, beta = pack(arch, params, np.float64)
     X = inputs(arch, x, np.float64)
-    if arch.kind == "deep":
+    if arch.stacked:
         return formulas.deep(X, W, M, a)
     if arch.norm == "layer":
         return formulas.layer_norm(X, W, a, arch.activation, arch.ln_epsilon)

@@ -8,9 +8,16 @@ time.
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
-from numba import njit, uint64
+from numba import config, njit, uint64
+
+from .scalar import FAST, NOISE, ZERO
+
+if config.DISABLE_JIT:  # type: ignore[attr-defined]
+    # numpy's own scalars warn where the products are meant to wrap around.
+    warnings.filterwarnings("ignore", "overflow encountered", RuntimeWarning, module=__name__)
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
@@ -98,6 +105,24 @@ def signs(key, epoch, out):
         word = philox(key, i // 64 + 1, epoch)[0]
         for bit in range(min(64, out.shape[0] - i)):
             out[i + bit] = 2 * np.int64((word >> uint64(bit)) & uint64(1)) - 1
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def batch_of(step, batch, drawn, keys, epoch0, order, noise, y, hyper):
+    """Return the examples of a step of a phase, their labels with noise, and the epoch of the step.
+
+    `order` and `noise` hold the draws of the epoch `drawn` of the phase; if the step is in another
+    one, they are drawn anew. `epoch0` is the number of epochs before the phase.
+    """
+    steps = (y.shape[0] + batch - 1) // batch
+    epoch = step // steps
+    if epoch != drawn:
+        visits(keys, epoch0 + epoch, order)
+        if hyper[NOISE] > hyper[ZERO]:
+            signs(keys[1], epoch0 + epoch, noise)
+    start = (step - epoch * steps) * batch
+    rows = order[start : start + batch]
+    return rows, y[rows] + hyper[NOISE] * noise[start : start + batch].astype(y.dtype), epoch
 
 
 OTHERS = 3  # row of the key for the order of second batches; the next row is the order's code

@@ -16,16 +16,20 @@ from .softplus import softplus
 # Reassociation lets reductions vectorise. NaN and infinity keep their meaning, to show divergence.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
-ACTIVATIONS = {"relu": 0, "softplus": 1, "tanh": 2, "identity": 3}
+ACTIVATION_CODES = {"relu": 0, "softplus": 1, "tanh": 2, "identity": 3}
 NORMS = {None: 0, "layer": 1, "batch": 2, "standard_layer": 3, "standard_batch": 4}
-LOSSES = {"mse": 0, "logistic": 1}
+LOSS_CODES = {"mse": 0, "logistic": 1}
 ASCENTS = {"sgd": 0, "label_noise": 0, "sam": 1, "usam": 2}
 NORM_RULES = {None: 0, "each": 1, "held": 2}
 GAMMA_RULES = {None: 0, "unperturbed": 1, "fixed": 2}
-RELU, SOFTPLUS, TANH = ACTIVATIONS["relu"], ACTIVATIONS["softplus"], ACTIVATIONS["tanh"]
+RELU, SOFTPLUS, TANH = (
+    ACTIVATION_CODES["relu"],
+    ACTIVATION_CODES["softplus"],
+    ACTIVATION_CODES["tanh"],
+)
 NONE, LAYER, BATCH = NORMS[None], NORMS["layer"], NORMS["batch"]
-STANDARD_LAYER, STANDARD_BATCH = NORMS["standard_layer"], NORMS["standard_batch"]
-LOGISTIC = LOSSES["logistic"]
+STANDARD_BATCH = NORMS["standard_batch"]
+LOGISTIC = LOSS_CODES["logistic"]
 PLAIN, NORMALISED = ASCENTS["sgd"], ASCENTS["sam"]
 EACH, HELD = NORM_RULES["each"], NORM_RULES["held"]
 UNPERTURBED, FIXED = GAMMA_RULES["unperturbed"], GAMMA_RULES["fixed"]
@@ -93,9 +97,7 @@ def project(W, limit, zero):
     flat = W.ravel()
     squared = dot(flat, flat, zero)
     if squared > limit * limit:
-        factor = limit / np.sqrt(squared)
-        for t in range(flat.shape[0]):
-            flat[t] *= factor
+        W *= limit / np.sqrt(squared)
 
 
 @njit(cache=True, fastmath=FAST, inline="always")

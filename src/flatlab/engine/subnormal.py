@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
+from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-X86 = platform.machine().lower() in ("x86_64", "amd64")
+# With NUMBA_DISABLE_JIT=1 nothing is compiled, this neither.
+X86 = platform.machine().lower() in ("x86_64", "amd64") and not config.DISABLE_JIT  # type: ignore[attr-defined]
 # Bits of the control register MXCSR: subnormal results and subnormal operands become zero.
 FLUSH, OPERANDS = 1 << 15, 1 << 6
 

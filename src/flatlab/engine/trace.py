@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.floating[Any]]
+Values = tuple[Array, Array, Array]  # f, ‖∇f‖² and Tr ∇²f, or σ, σ' and σ''
 
 
-def derivatives(activation: str, h: Array) -> tuple[Array, Array, Array]:
+def derivatives(activation: str, h: Array) -> Values:
     """Return σ(h), σ'(h), σ''(h)."""
     if activation == "relu":
         on = (h > 0).astype(np.float64)
@@ -34,7 +35,7 @@ def derivatives(activation: str, h: Array) -> tuple[Array, Array, Array]:
     return h, np.ones_like(h), np.zeros_like(h)
 
 
-def plain(X: Array, W: Array, a: Array, activation: str) -> tuple[Array, Array, Array]:
+def plain(X: Array, W: Array, a: Array, activation: str) -> Values:
     """Return f, ‖∇f‖², Tr ∇²f for f = a·σ(W x).
 
     ‖∇f‖² = ‖u‖² + ‖x‖²‖a ⊙ σ'‖² and Tr ∇²f = ‖x‖² Σ_j a_j σ''_j.
@@ -44,9 +45,7 @@ def plain(X: Array, W: Array, a: Array, activation: str) -> tuple[Array, Array, 
     return u @ a, (u**2).sum(1) + xx * (first**2 @ a**2), xx * (second @ a)
 
 
-def layer_norm(
-    X: Array, W: Array, a: Array, activation: str, epsilon: float
-) -> tuple[Array, Array, Array]:
+def layer_norm(X: Array, W: Array, a: Array, activation: str, epsilon: float) -> Values:
     """Return f, ‖∇f‖², Tr ∇²f for f = a·u/N, u = σ(W x), N = max(‖u‖, ε).
 
     Outside the ε-ball ∂f/∂u_j = a_j/N − f u_j/N² and
@@ -66,7 +65,7 @@ def layer_norm(
 
 def batch_norm(
     X: Array, W: Array, a: Array, gamma: Array, activation: str, shared: bool = False
-) -> tuple[Array, Array, Array]:
+) -> Values:
     """Return f, ‖∇f‖², Tr ∇²f for f_i = Σ_j a_j γ_j u_ij/s_j, s_j² = Σ_k u_kj²/n.
 
     f is bilinear in (a, γ), so only the first layer has second derivatives. Per neuron, with
@@ -104,7 +103,7 @@ def batch_norm(
 
 def standard_layer_norm(
     X: Array, W: Array, a: Array, gamma: Array, beta: Array, activation: str, epsilon: float
-) -> tuple[Array, Array, Array]:
+) -> Values:
     """Return f, ‖∇f‖², Tr ∇²f for f = a·(γ ⊙ z + β), z = (u − ū)/s, s² = mean (u − ū)² + ε.
 
     With c = a ⊙ γ, F = c·z and m neurons, ∂s/∂u_j = z_j/m gives
@@ -126,7 +125,7 @@ def standard_layer_norm(
 
 def standard_batch_norm(
     X: Array, W: Array, a: Array, gamma: Array, beta: Array, activation: str, epsilon: float
-) -> tuple[Array, Array, Array]:
+) -> Values:
     """Return f, ‖∇f‖², Tr ∇²f for f_i = Σ_j a_j (γ_j t_ij + β_j), t_ij = (u_ij − μ_j)/s_j.
 
     Per neuron, μ and v are the mean and the variance of u over the examples and s² = v + ε. With
@@ -160,7 +159,7 @@ def standard_batch_norm(
     return t @ c + a @ beta, squared, laplacian @ c
 
 
-def deep(X: Array, W: Array, M: Array, a: Array) -> tuple[Array, Array, Array]:
+def deep(X: Array, W: Array, M: Array, a: Array) -> Values:
     """Return f, ‖∇f‖², Tr ∇²f (zero) for a deep ReLU network.
 
     ‖∇f‖² = ‖x‖²‖δ_1‖² + Σ_l ‖u_l‖²‖δ_{l+1}‖² + ‖u_last‖².

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .philox import signs, visits
+from .philox import batch_of
 from .scalar import (
     DECAY,
     FAST,
@@ -24,7 +24,6 @@ from .scalar import (
     GAMMA,
     LR,
     MAX_NORM,
-    NOISE,
     ONE,
     PLAIN,
     RELU,
@@ -73,7 +72,6 @@ def train(W, a, gamma, X, y, first, last, epoch0, batch, keys, loss, ascent, rul
     n, (d, m) = X.shape[0], W.shape
     zero, one, lr = hyper[ZERO], hyper[ONE], hyper[LR]
     keep, least = one - lr * hyper[DECAY], W.dtype.type(FADED) * hyper[TINY]
-    steps = (n + batch - 1) // batch
     order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
     found, pre = np.empty(m, np.int64), np.empty((batch, m), W.dtype)
     most = (m + _MULTIPLE - 1) // _MULTIPLE * _MULTIPLE
@@ -83,15 +81,7 @@ def train(W, a, gamma, X, y, first, last, epoch0, batch, keys, loss, ascent, rul
     rows_of = np.empty(batch * most, W.dtype)
     drawn = -1
     for step in range(first, last):
-        epoch = step // steps
-        if epoch != drawn:
-            visits(keys, epoch0 + epoch, order)
-            if hyper[NOISE] > zero:
-                signs(keys[1], epoch0 + epoch, noise)
-            drawn = epoch
-        start = (step - epoch * steps) * batch
-        rows = order[start : start + batch]
-        target = y[rows] + hyper[NOISE] * noise[start : start + batch].astype(W.dtype)
+        rows, target, drawn = batch_of(step, batch, drawn, keys, epoch0, order, noise, y, hyper)
         k = _active(X, rows, W, a, gamma, pre[: len(rows)], found, least, zero)
         size = (k + _MULTIPLE - 1) // _MULTIPLE * _MULTIPLE
         H, U, S = (

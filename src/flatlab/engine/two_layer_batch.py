@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .philox import OTHERS, signs, visits
+from .philox import OTHERS, batch_of, visits
 from .scalar import (
     BATCH,
     BIAS_DECAY,
@@ -32,7 +32,6 @@ from .scalar import (
     LR,
     MAX_NORM,
     MOMENTUM,
-    NOISE,
     ONE,
     OTHER,
     PLAIN,
@@ -202,17 +201,9 @@ def train(
     E, P = np.empty((batch, len(a)), W.dtype), np.empty_like(W)
     drawn = -1
     for step in range(first, last):
-        epoch = step // steps
-        if epoch != drawn:
-            visits(keys, epoch0 + epoch, order)
-            if rules[OTHER]:
-                visits(keys[OTHERS:], epoch0 + epoch, others)
-            if hyper[NOISE] > zero:
-                signs(keys[1], epoch0 + epoch, noise)
-            drawn = epoch
-        start = (step - epoch * steps) * batch
-        rows = order[start : start + batch]
-        target = y[rows] + hyper[NOISE] * noise[start : start + batch].astype(W.dtype)
+        if rules[OTHER] and step // steps != drawn:
+            visits(keys[OTHERS:], epoch0 + step // steps, others)
+        rows, target, drawn = batch_of(step, batch, drawn, keys, epoch0, order, noise, y, hyper)
         s, finite = zero, True
         at_W, at_a, at_gamma = W, a, gamma
         for stage in range(1 if ascent == PLAIN else 2):
@@ -222,6 +213,7 @@ def train(
                 shifted(up_gamma, gamma, s, G_gamma)
                 at_W, at_a, at_gamma = up_W, up_a, up_gamma
                 if rules[OTHER]:
+                    start = (step - drawn * steps) * batch
                     rows = others[start : start + batch]
                     target = y[rows]
             if norm == BATCH:

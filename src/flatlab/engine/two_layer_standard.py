@@ -16,14 +16,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .philox import signs, visits
+from .philox import batch_of
 from .room import room
 from .scalar import (
     DECAY,
     FAST,
     LR,
     MAX_NORM,
-    NOISE,
     NORM_EPSILON,
     ONE,
     PLAIN,
@@ -166,7 +165,6 @@ def train(
     n = X.shape[0]
     zero, one = hyper[ZERO], hyper[ONE]
     keep = one - hyper[LR] * hyper[DECAY]
-    steps = (n + batch - 1) // batch
     order, noise = np.empty(n, np.int64), np.zeros(n, np.int64)
     G_W, up_W = np.empty_like(W), np.empty_like(W)
     G, up = room(3, len(a), W), room(3, len(a), W)  # rows for a, γ and β
@@ -175,16 +173,7 @@ def train(
     weights, work = np.empty(n, W.dtype), room(3, len(a), W)
     drawn = -1
     for step in range(first, last):
-        epoch = step // steps
-        if epoch != drawn:
-            visits(keys, epoch0 + epoch, order)
-            if hyper[NOISE] > zero:
-                signs(keys[1], epoch0 + epoch, noise)
-            drawn = epoch
-        start = (step - epoch * steps) * batch
-        rows = order[start : start + batch]
-        k = len(rows)
-        target = y[rows] + hyper[NOISE] * noise[start : start + batch].astype(W.dtype)
+        rows, target, drawn = batch_of(step, batch, drawn, keys, epoch0, order, noise, y, hyper)
         s, finite = zero, True
         at_W, at_a, at_gamma, at_beta = W, a, gamma, beta
         for stage in range(1 if ascent == PLAIN else 2):
@@ -202,7 +191,7 @@ def train(
             else:
                 finite = finite and _gradient_layer(
                     X[rows], target, at_W, at_a, at_gamma, at_beta, activation, loss, hyper,
-                    H[:k], U[:k], S[:k], work, G_W, G[0], G[1], G[2],
+                    H[: len(rows)], U[: len(rows)], S[: len(rows)], work, G_W, G[0], G[1], G[2],
                 )  # fmt: skip
             if stage == 0:
                 flat, rest = G_W.ravel(), G.ravel()

@@ -17,6 +17,7 @@ from ..specs import from_dict
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
 Array = NDArray[np.floating[Any]]
 Labels = Literal["real", "signs", "classes"]
@@ -36,6 +37,8 @@ class _Named(type):
         if cls is not Loss:
             return super().__call__(*args, **options)
         name = args[0] if args else options.pop("name", "mse")
+        if len(args) > 1:
+            raise UserError(f"Loss takes a name and options by name, got {name!r}, {args[1]!r}")
         if not isinstance(name, str):
             raise UserError(f"a loss is named by a string such as 'mse', got {name!r}")
         if name not in LOSSES:
@@ -50,13 +53,11 @@ class Loss(metaclass=_Named):
         name: Its name in configurations and on cards.
         formula: The loss of one example, for lists.
         labels: Which labels it takes, a key of `LABELS`.
-        scalar: Whether it has `values`, the form for one output that the engine needs.
     """
 
     name: ClassVar[str]
     formula: ClassVar[str]
     labels: ClassVar[Labels] = "real"
-    scalar: ClassVar[bool] = False
 
     if TYPE_CHECKING:
 
@@ -75,21 +76,25 @@ class Loss(metaclass=_Named):
         """Return the mean loss as a torch scalar."""
         raise UserError(f"the loss {self.name!r} has no torch form")
 
-    def refusal(self, labels: NDArray[Any], classes: int | None) -> str | None:
-        """Say why these labels are not the loss's, or return None.
+    def function(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """Return the loss as a function of outputs and labels: torch's own, where it has one."""
+        return self.torch
 
-        Args:
-            labels: The training labels.
-            classes: How many classes integer labels have, or None for labels that are numbers.
-        """
+    def refusal(self, labels: NDArray[Any], classes: int | None) -> str | None:
+        """Say why these labels are not the loss's, or return None; numbers have no `classes`."""
         takes = f"the loss {self.name!r} takes {LABELS[self.labels]}"
         if self.labels == "classes" and classes is None:
-            return f"{takes}; these labels are numbers: say how many classes they mean (classes=…)"
+            return (
+                f"{takes}; these labels are numbers: give the number of classes, as classes=… of "
+                "flatlab.data.arrays or as the entry 'classes' of an .npz file"
+            )
         if self.labels != "classes" and classes is not None:
             return f"{takes}; these labels are {classes} integer classes: use 'cross_entropy'"
         if self.labels == "signs" and np.abs(labels).max() > 1:
             largest = np.abs(labels).max()
             return f"{takes}, got {largest:g}: use 'mse', or labels -1 and 1"
+        if self.labels == "signs" and 0 in labels and np.isin(labels, (0, 1)).all():
+            return f"{takes}, and two classes are -1 and 1; these are 0 and 1: use 2 * y - 1"
         return None
 
 

@@ -11,6 +11,7 @@ from .contract import Labels, Loss, loss
 
 if TYPE_CHECKING:
     import torch
+    from torch.nn import CrossEntropyLoss
 
 
 @loss("cross_entropy", "−Σ_c q_c log softmax(f)_c with q = (1 − smoothing) e_y + smoothing/classes")
@@ -26,3 +27,9 @@ class CrossEntropy(Loss):
         from torch.nn.functional import cross_entropy
 
         return cross_entropy(outputs, labels, label_smoothing=self.smoothing)
+
+    def function(self) -> CrossEntropyLoss:
+        """Return torch's module, whose labels are classes."""
+        from torch.nn import CrossEntropyLoss
+
+        return CrossEntropyLoss(label_smoothing=self.smoothing)

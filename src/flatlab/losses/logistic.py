@@ -25,7 +25,6 @@ class Logistic(Loss):
 
     smoothing: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
     labels: ClassVar[Labels] = "signs"
-    scalar: ClassVar[bool] = True
 
     @property
     def least(self) -> float:

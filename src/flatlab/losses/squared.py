@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from pydantic import Field
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 @spec
 class MSE(Loss):
     """ℓ = (f − y)²; with several outputs their mean, as torch.nn.MSELoss has it."""
-
-    scalar: ClassVar[bool] = True
 
     def values(self, f: Array, y: Array) -> tuple[Array, Array, Array]:
         """Return ℓ, ℓ', ℓ'' elementwise.
@@ -39,8 +37,6 @@ class MSE(Loss):
 @spec
 class HalfMSE(Loss):
     """ℓ = ½ ‖f − y‖², the sum over outputs."""
-
-    scalar: ClassVar[bool] = True
 
     def values(self, f: Array, y: Array) -> tuple[Array, Array, Array]:
         """Return ℓ, ℓ', ℓ'' elementwise.
@@ -66,7 +62,6 @@ class TruncatedMSE(Loss):
     """
 
     cutoff: Annotated[float, Field(gt=0)] = 1.0
-    scalar: ClassVar[bool] = True
 
     def values(self, f: Array, y: Array) -> tuple[Array, Array, Array]:
         """Return ℓ, ℓ', ℓ'' elementwise."""

@@ -2,19 +2,12 @@
 
 from typing import Any
 
-from .build import build as build
-from .build import network as network
-from .chains import Chain as Chain
-from .chains import Deep as Deep
-from .chains import Init as Init
-from .chains import TwoLayer as TwoLayer
-from .chains import is_chain as is_chain
-from .cnn import CNN as CNN
-from .contract import Architecture as Architecture
-from .contract import Params as Params
-from .mlp import MLP as MLP
-from .module import Module as Module
-from .vgg import VGG11 as VGG11
+from .build import build, network
+from .chains import Chain, Deep, Init, TwoLayer
+from .cnn import CNN, VGG11
+from .contract import Architecture, Params
+from .mlp import MLP
+from .module import Module
 
 __all__ = [
     "CNN",
@@ -29,7 +22,6 @@ __all__ = [
     "Params",
     "TwoLayer",
     "build",
-    "is_chain",
     "network",
 ]
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import UserError
-from .chains import Chain, TwoLayer
+from .chains import Chain
 from .contract import Architecture, Examples, Params, shapes_of
 
 if TYPE_CHECKING:
@@ -18,25 +18,16 @@ if TYPE_CHECKING:
 def build(arch: Chain, params: Params, x_train: ArrayLike) -> nn.Module:
     """Return the network with these parameters, in their dtype.
 
-    Args:
-        arch: The architecture.
-        params: Name → array, as `arch.shapes` says.
-        x_train: Training inputs, (n, d); BatchNorm of either kind takes its statistics from them.
+    BatchNorm of either kind takes its statistics from the training inputs, of shape (n, d).
     """
     import torch
 
-    from .deep import DeepNet
-    from .two_layer import TwoLayerNet
+    from .chain_net import ChainNet
 
     x = np.asarray(x_train)
-    expected = arch.shapes(x.shape[1])
-    given = {name: np.shape(value) for name, value in params.items()}
-    if given != expected:
-        raise UserError(f"parameters do not fit {arch}: expected {expected}, got {given}")
-    if isinstance(arch, TwoLayer):
-        dtype = next(iter(params.values())).dtype
-        return TwoLayerNet(arch, params, torch.tensor(x.astype(dtype)))
-    return DeepNet(arch, params)
+    _require_shapes(arch, params, arch.shapes(x.shape[1]))
+    inputs = None if arch.stacked else torch.tensor(x.astype(params["W1"].dtype))
+    return ChainNet(arch, params, inputs)
 
 
 def network(
@@ -48,10 +39,18 @@ def network(
     net = arch.module(data, seed)
     stored = {**params, **(buffers or {})}
     expected = {name: tuple(value.shape) for name, value in net.state_dict().items()}
-    if shapes_of(stored) != expected:
-        raise UserError(
-            f"parameters do not fit {arch.describe()}: expected {expected}, got {shapes_of(stored)}"
-        )
+    _require_shapes(arch, stored, expected)
     net.to(dtype=getattr(torch, str(next(iter(params.values())).dtype)))
     net.load_state_dict({name: torch.from_numpy(np.array(v)) for name, v in stored.items()})
     return net
+
+
+def _require_shapes(
+    arch: Architecture, params: Params, expected: dict[str, tuple[int, ...]]
+) -> None:
+    given = shapes_of(params)
+    other = [name for name in expected | given if expected.get(name) != given.get(name)]
+    if other:
+        said = [f"{n} is {given.get(n, 'missing')}, not {expected.get(n, 'absent')}" for n in other]
+        more = f"; and {len(said) - 3} more" if len(said) > 3 else ""
+        raise UserError(f"parameters do not fit {arch.describe()}: {'; '.join(said[:3])}{more}")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeGuard
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from ..errors import UserError
 from ..randomness import generator
 from ..specs import spec
-from .contract import Architecture, Described, Examples, Params
+from .contract import Architecture, Examples, Params
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,23 +40,58 @@ class Init:
     gamma_scale: Annotated[float, Field(gt=0, le=1e6)] = 4.0
 
 
-class _Chain(Described):
-    """What both families share: named weights in one order, drawn without torch."""
+class _Chain(Architecture):
+    """What both families share: named weights in one order, drawn without torch.
+
+    Attributes:
+        stacked: Whether weight matrices may lie between the first layer and the last.
+    """
 
     init: Init
+    stacked: ClassVar[bool]
+
+    @property
+    def chain(self) -> Chain:
+        """Itself."""
+        return cast("Chain", self)
 
     def shapes(self, d: int) -> dict[str, tuple[int, ...]]:
         """Return name → shape in storage order."""
-        raise NotImplementedError
+        arch, m = self.chain, self.chain.width
+        shapes: dict[str, tuple[int, ...]] = {"W1": (m, d)}
+        if arch.bias:
+            shapes["b1"] = (m,)
+        for layer in range(2, arch.depth):
+            shapes[f"W{layer}"] = (m, m)
+        shapes[self.last_layer] = (m,)
+        if arch.norm not in (None, "layer"):
+            shapes["gamma"] = (1 if arch.gamma == "shared" else m,)
+        if arch.norm in ("standard_batch", "standard_layer"):
+            shapes["beta"] = (m,)
+        return shapes
 
     @property
     def last_layer(self) -> str:
         """Name of the output weights."""
-        return [name for name in self.shapes(1) if name.startswith("W")][-1]
+        return f"W{self.chain.depth}"
 
     def initial(self, d: int, seed: int) -> Params:
         """Draw float64 starting parameters for inputs of dimension d."""
-        return _draw(self.shapes(d), self.init, seed)
+        rng, init, shapes = generator(seed, "init"), self.init, self.shapes(d)
+        params: Params = {}
+        for name, shape in shapes.items():
+            fan_in = d if name == "b1" else shape[-1]
+            if name == "gamma":
+                params[name] = np.full(shape, init.gamma_scale / np.sqrt(len(params["W2"])))
+            elif name == "beta" or (name == "b1" and init.law == "normal"):
+                params[name] = np.zeros(shape)
+            elif init.law == "normal":
+                params[name] = rng.normal(size=shape) / np.sqrt(fan_in)
+            else:
+                params[name] = rng.uniform(-1, 1, shape) / np.sqrt(fan_in)
+            if name in ("W1", "b1"):
+                params[name] *= init.first_layer_scale
+        return params
 
     def size(self, shape: tuple[int, ...], outputs: int) -> int:
         """Return the number of parameters on inputs of this shape."""
@@ -71,7 +107,7 @@ class _Chain(Described):
                 f"{self.kind} takes inputs in one dimension and one label a row, got inputs of "
                 f"shape {data.shape} and {data.outputs} outputs: use mlp, cnn or vgg11"
             )
-        return build(self, self.initial(data.shape[0], seed), data.x_train)  # type: ignore[arg-type]
+        return build(self.chain, self.initial(data.shape[0], seed), data.x_train)
 
     @property
     def parts(self) -> frozenset[str]:
@@ -95,9 +131,7 @@ class TwoLayer(_Chain):
             ones subtract a mean, divide by √(variance + 1e-5), and have a scale and a shift:
             γ_j (u_j − μ)/√(v + 1e-5) + β_j, with the mean μ and the variance v of neuron j over the
             whole training set ("standard_batch") or of u over its neurons ("standard_layer").
-        activation: The nonlinearity σ.
         ln_epsilon: ε of simplified LayerNorm.
-        init: How parameters start.
         gamma: None gives every neuron a γ_j of its own; "shared" is one γ for all of them, for the
             norm "batch" alone.
     """
@@ -110,6 +144,7 @@ class TwoLayer(_Chain):
     init: Init = Field(default_factory=Init)
     gamma: Literal["shared"] | None = None
     kind: ClassVar[str] = "two_layer"
+    stacked: ClassVar[bool] = False
     depth: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
@@ -118,18 +153,6 @@ class TwoLayer(_Chain):
                 f"gamma={self.gamma!r} is for norm='batch', got norm={self.norm!r}: drop gamma or "
                 "set norm='batch'"
             )
-
-    def shapes(self, d: int) -> dict[str, tuple[int, ...]]:
-        """Return name → shape in storage order."""
-        shapes: dict[str, tuple[int, ...]] = {"W1": (self.width, d)}
-        if self.bias:
-            shapes["b1"] = (self.width,)
-        shapes["W2"] = (self.width,)
-        if self.norm not in (None, "layer"):
-            shapes["gamma"] = (1 if self.gamma == "shared" else self.width,)
-        if self.norm in ("standard_batch", "standard_layer"):
-            shapes["beta"] = (self.width,)
-        return shapes
 
 
 @spec
@@ -140,7 +163,6 @@ class Deep(_Chain):
         depth: Number D of weight layers; 2 is `TwoLayer` without normalisation.
         width: Width of every hidden layer.
         bias_first: Whether the first layer, and only it, has a bias.
-        init: How parameters start.
     """
 
     depth: Annotated[int, Field(ge=2, le=1000)] = 3
@@ -148,6 +170,7 @@ class Deep(_Chain):
     bias_first: bool = True
     init: Init = Field(default_factory=Init)
     kind: ClassVar[str] = "deep"
+    stacked: ClassVar[bool] = True
     # What `TwoLayer` leaves to choose, as it is here.
     norm: ClassVar[None] = None
     activation: ClassVar[str] = "relu"
@@ -159,40 +182,15 @@ class Deep(_Chain):
         """Whether the first layer has a bias, by the name `TwoLayer` has for it."""
         return self.bias_first
 
-    def shapes(self, d: int) -> dict[str, tuple[int, ...]]:
-        """Return name → shape in storage order."""
-        shapes: dict[str, tuple[int, ...]] = {"W1": (self.width, d)}
-        if self.bias_first:
-            shapes["b1"] = (self.width,)
-        for layer in range(2, self.depth):
-            shapes[f"W{layer}"] = (self.width, self.width)
-        shapes[f"W{self.depth}"] = (self.width,)
-        return shapes
-
 
 Chain = TwoLayer | Deep
 
 
-def is_chain(arch: Architecture) -> TypeGuard[Chain]:
-    """Return whether an architecture is one of the scalar networks that the engine computes."""
-    return arch.kind in (TwoLayer.kind, Deep.kind)
-
-
-def _draw(shapes: dict[str, tuple[int, ...]], init: Init, seed: int) -> Params:
-    rng = generator(seed, "init")
-    params: Params = {}
-    for name, shape in shapes.items():
-        fan_in = shapes["W1"][1] if name == "b1" else shape[-1]
-        if name == "gamma":
-            params[name] = np.full(shape, init.gamma_scale / np.sqrt(len(params["W2"])))
-        elif name == "beta":
-            params[name] = np.zeros(shape)
-        elif init.law == "torch":
-            params[name] = rng.uniform(-1, 1, shape) / np.sqrt(fan_in)
-        else:
-            params[name] = (
-                np.zeros(shape) if name == "b1" else rng.normal(size=shape) / np.sqrt(fan_in)
-            )
-        if name in ("W1", "b1"):
-            params[name] *= init.first_layer_scale
-    return params
+def activated(arch: Chain, h: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return σ(h) of an architecture."""
+    kind = arch.activation
+    if kind == "softplus":
+        return np.logaddexp(h, 0.0)
+    if kind == "tanh":
+        return np.tanh(h)
+    return h if kind == "identity" else np.maximum(h, 0.0)

@@ -1,4 +1,4 @@
-"""A plain convolutional network: blocks of convolution, normalisation, activation and pooling."""
+"""Convolutional networks: a plain one of equal blocks, and VGG11 for small images."""
 
 from __future__ import annotations
 
@@ -8,77 +8,86 @@ from pydantic import Field
 
 from ..errors import UserError
 from ..specs import spec
-from .contract import Described, Examples
+from .chains import Width
+from .contract import Activation, Architecture, Examples
 
 if TYPE_CHECKING:
     from torch import nn
 
-Channels = Annotated[int, Field(gt=0)]
+# Configuration A of Simonyan and Zisserman (2015): channels of convolutions, "M" for a max-pool.
+LAYERS = (64, "M", 128, "M", 256, 256, "M", 512, 512, "M", 512, 512, "M")
 
 
-def require_images(kind: str, shape: tuple[int, ...]) -> None:
-    """Raise unless an input is (channels, height, width)."""
-    if len(shape) != 3:
-        raise UserError(
-            f"{kind} takes images of shape (channels, height, width), got inputs of shape {shape}: "
-            "reshape them, or use mlp"
-        )
+def pooled(height: int, width: int) -> tuple[int, int]:
+    """Return the sides of an image after pooling by two; a side of one pixel is not pooled.
 
-
-def pooled(side: int) -> int:
-    """Return the side of an image after pooling by two; an image of one pixel is not pooled.
-
-    >>> [pooled(side) for side in (32, 7, 1)]
-    [16, 3, 1]
+    >>> pooled(32, 7), pooled(8, 1)
+    ((16, 3), (8, 1))
     """
-    return max(side // 2, 1)
+    return (height // 2, width // 2) if min(height, width) > 1 else (height, width)
+
+
+def counted(
+    shape: tuple[int, ...], widths: tuple[int | str, ...], batch_norm: bool
+) -> tuple[int, int]:
+    """Return the number of parameters of `blocks`, and how many numbers they end in."""
+    total, (channels, height, width) = 0, shape
+    for entry in widths:
+        if isinstance(entry, str):
+            height, width = pooled(height, width)
+        else:
+            total += (9 * channels + 1) * entry + (2 * entry if batch_norm else 0)
+            channels = entry
+    return total, channels * height * width
 
 
 def blocks(
-    channels: int,
-    sides: tuple[int, int],
+    kind: str,
+    shape: tuple[int, ...],
     widths: tuple[int | str, ...],
     batch_norm: bool,
-    activation: str = "relu",
+    activation: Activation = "relu",
 ) -> tuple[list[nn.Module], int]:
     """Return convolutional blocks, "M" for a max-pool by two, and how many numbers they end in."""
     import torch
     from torch import nn
 
-    from .layers import activation as activated
+    from .layers import ACTIVATIONS
 
+    if len(shape) != 3:
+        raise UserError(
+            f"{kind} takes images of shape (channels, height, width), got inputs of shape {shape}: "
+            "reshape them, or use mlp"
+        )
     made: list[nn.Module] = []
-    height, width = sides
+    channels, height, width = shape
     for entry in widths:
         if isinstance(entry, str):
-            if min(height, width) > 1:
-                made.append(nn.MaxPool2d(2))
-                height, width = pooled(height), pooled(width)
+            made += [nn.MaxPool2d(2)] if min(height, width) > 1 else []
+            height, width = pooled(height, width)
             continue
         made.append(nn.Conv2d(channels, entry, 3, padding=1, dtype=torch.float64))
         made += [nn.BatchNorm2d(entry, dtype=torch.float64)] if batch_norm else []
-        made.append(activated(activation))  # type: ignore[arg-type]
+        made.append(ACTIVATIONS[activation]())
         channels = entry
     return [*made, nn.Flatten()], channels * height * width
 
 
 @spec
-class CNN(Described):
+class CNN(Architecture):
     """Blocks of [convolution 3×3, BatchNorm, activation, max-pool 2] and a linear layer.
 
     Attributes:
         channels: Channels of each block.
-        batch_norm: Whether each block has BatchNorm.
         dropout: Probability that dropout sets an input of the linear layer to zero.
-        activation: The nonlinearity.
         init: How weights start: normal with variance 1/fan_in ("lecun") or 2/fan_in ("he") and zero
             biases, or PyTorch's default law.
     """
 
-    channels: Annotated[tuple[Channels, ...], Field(min_length=1, strict=False)] = (16, 32, 64, 64)
+    channels: Annotated[tuple[Width, ...], Field(min_length=1, strict=False)] = (16, 32, 64, 64)
     batch_norm: bool = False
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    activation: Literal["relu", "tanh", "gelu", "softplus", "identity"] = "relu"
+    activation: Activation = "relu"
     init: Literal["torch", "lecun", "he"] = "lecun"
     kind: ClassVar[str] = "cnn"
 
@@ -90,24 +99,77 @@ class CNN(Described):
         """
         if len(shape) != 3:
             return None
-        inputs, height, width = shape
-        total = 0
-        for entry in self.channels:
-            total += 9 * inputs * entry + entry + (2 * entry if self.batch_norm else 0)
-            inputs, height, width = entry, pooled(height), pooled(width)
-        return total + (inputs * height * width + 1) * outputs
+        entries = tuple(part for width in self.channels for part in (width, "M"))
+        total, ends = counted(shape, entries, self.batch_norm)
+        return total + (ends + 1) * outputs
 
     def module(self, data: Examples, seed: int) -> nn.Module:
         """Return the network with its initial weights."""
+        import torch
         from torch import nn
 
-        from .layers import drawn, head, undisturbed
+        from .layers import drawn, head
 
-        require_images(self.kind, data.shape)
         entries = tuple(part for width in self.channels for part in (width, "M"))
-        channels, height, width = data.shape
-        sides = (height, width)
-        with undisturbed():
-            made, flat = blocks(channels, sides, entries, self.batch_norm, self.activation)
+        with torch.random.fork_rng(devices=[]):  # layers draw when they are made
+            made, flat = blocks(self.kind, data.shape, entries, self.batch_norm, self.activation)
             made += [nn.Dropout(self.dropout)] if self.dropout else []
+            return drawn(nn.Sequential(*made, *head(flat, data.outputs)), self.init, seed)
+
+
+@spec
+class VGG11(Architecture):
+    """Eight convolutions, five max-pools and a classifier; no pooling below one pixel.
+
+    Attributes:
+        channels: Factor on the number of channels, and on the width of the classifier.
+        hidden: Hidden layers of the classifier, each as wide as the last convolution.
+        dropout: Probability of dropout before each linear layer.
+        init: "fan_out" draws convolutions from N(0, 2/(k²·out)) with zero biases and linear layers
+            from PyTorch's default law; "torch" draws all from the default law; "he" from N(0,
+            2/fan_in) with zero biases.
+    """
+
+    batch_norm: bool = False
+    channels: Annotated[float, Field(gt=0, le=8)] = 1.0
+    hidden: Annotated[int, Field(ge=0, le=8)] = 2
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    init: Literal["fan_out", "torch", "he"] = "fan_out"
+    kind: ClassVar[str] = "vgg11"
+
+    @property
+    def _wide(self) -> int:
+        return max(1, round(512 * self.channels))
+
+    def _entries(self) -> tuple[int | str, ...]:
+        return tuple(e if isinstance(e, str) else max(1, round(e * self.channels)) for e in LAYERS)
+
+    def size(self, shape: tuple[int, ...], outputs: int) -> int | None:
+        """Return the number of parameters.
+
+        >>> VGG11().size((3, 32, 32), 10), VGG11(channels=0.25, hidden=0).size((3, 32, 32), 10)
+        (9750922, 578410)
+        """
+        if len(shape) != 3:
+            return None
+        total, ends = counted(shape, self._entries(), self.batch_norm)
+        for _ in range(self.hidden):
+            total, ends = total + (ends + 1) * self._wide, self._wide
+        return total + (ends + 1) * outputs
+
+    def module(self, data: Examples, seed: int) -> nn.Module:
+        """Return the network with its initial weights."""
+        import torch
+        from torch import nn
+
+        from .layers import drawn, head
+
+        drop, wide = self.dropout, self._wide
+        with torch.random.fork_rng(devices=[]):  # layers draw when they are made
+            made, flat = blocks(self.kind, data.shape, self._entries(), self.batch_norm)
+            for _ in range(self.hidden):
+                made += [nn.Dropout(drop)] if drop else []
+                made += [nn.Linear(flat, wide, dtype=torch.float64), nn.ReLU()]
+                flat = wide
+            made += [nn.Dropout(drop)] if drop else []
             return drawn(nn.Sequential(*made, *head(flat, data.outputs)), self.init, seed)

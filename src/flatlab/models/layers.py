@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager
 from typing import Literal
 
 import torch
@@ -12,9 +11,8 @@ from torch import Tensor, nn
 from ..randomness import generator
 
 Law = Literal["torch", "lecun", "he", "fan_out"]
-Activation = Literal["relu", "tanh", "gelu", "softplus", "identity"]
 
-_ACTIVATIONS: dict[str, type[nn.Module]] = {
+ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
     "tanh": nn.Tanh,
     "gelu": nn.GELU,
@@ -31,20 +29,10 @@ class OneOutput(nn.Module):
         return x.squeeze(-1)
 
 
-def activation(name: Activation) -> nn.Module:
-    """Return a module that applies an activation."""
-    return _ACTIVATIONS[name]()
-
-
 def head(inputs: int, outputs: int) -> list[nn.Module]:
     """Return the last linear layer."""
     last = nn.Linear(inputs, outputs, dtype=torch.float64)
     return [last, OneOutput()] if outputs == 1 else [last]
-
-
-def undisturbed() -> AbstractContextManager[None]:
-    """Keep torch's global generator as it is: layers draw weights when they are made."""
-    return torch.random.fork_rng(devices=[])
 
 
 def drawn(net: nn.Sequential, law: Law, seed: int) -> nn.Sequential:

@@ -9,30 +9,26 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from ..specs import spec
-from .contract import Described, Examples
+from .chains import Width
+from .contract import Activation, Architecture, Examples
 
 if TYPE_CHECKING:
     from torch import nn
 
-Width = Annotated[int, Field(gt=0)]
-Rate = Annotated[float, Field(ge=0, lt=1)]
-
 
 @spec
-class MLP(Described):
+class MLP(Architecture):
     """A fully connected network with dropout after each hidden layer.
 
     Attributes:
         widths: Widths of the hidden layers, the first one first.
         dropout: Probability that dropout sets an activation to zero.
-        activation: The nonlinearity after each hidden layer.
-        bias: Whether the layers have biases.
         init: How weights start: PyTorch's default law, or normal weights and zero biases.
     """
 
     widths: Annotated[tuple[Width, ...], Field(strict=False)] = (256, 256)
-    dropout: Rate = 0.0
-    activation: Literal["relu", "tanh", "gelu", "softplus", "identity"] = "relu"
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    activation: Activation = "relu"
     bias: bool = True
     init: Literal["torch", "lecun", "he"] = "torch"
     kind: ClassVar[str] = "mlp"
@@ -51,14 +47,14 @@ class MLP(Described):
         import torch
         from torch import nn
 
-        from .layers import OneOutput, activation, drawn, undisturbed
+        from .layers import ACTIVATIONS, OneOutput, drawn
 
         sizes = [math.prod(data.shape), *self.widths, data.outputs]
         made: list[nn.Module] = [nn.Flatten()] if len(data.shape) != 1 else []
-        with undisturbed():
+        with torch.random.fork_rng(devices=[]):  # layers draw when they are made
             for inputs, outputs in itertools.pairwise(sizes):
                 if made and not isinstance(made[-1], nn.Flatten):
-                    made.append(activation(self.activation))
+                    made.append(ACTIVATIONS[self.activation]())
                     made += [nn.Dropout(self.dropout)] if self.dropout else []
                 made.append(nn.Linear(inputs, outputs, bias=self.bias, dtype=torch.float64))
         made += [OneOutput()] if data.outputs == 1 else []

@@ -11,7 +11,7 @@ from .msam import MSAM as MSAM
 from .passes import Noise as Noise
 from .passes import frozen_batchnorm as frozen_batchnorm
 from .sam import SAM as SAM
-from .usam import USAM as USAM
+from .sam import USAM as USAM
 from .wrapper import WrappedOptimizer as WrappedOptimizer
 
 __all__ = [

@@ -8,11 +8,6 @@ import torch
 from torch import Tensor
 
 
-def one_device(tensors: Sequence[Tensor]) -> bool:
-    """Return whether all tensors live on one device."""
-    return len({t.device for t in tensors}) <= 1
-
-
 def norm(tensors: Sequence[Tensor]) -> Tensor:
     """Return the Euclidean norm of all the tensors together.
 
@@ -44,13 +39,19 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     return torch.sum(a * b)
 
 
+def part_along(one: Sequence[Tensor], two: Sequence[Tensor]) -> Tensor:
+    """Return c = ⟨one, two⟩/‖two‖², so that c · two is the part of the first along the second."""
+    size = norm(two)
+    return ratio(ratio(dot(one, two), size), size)
+
+
 def times(tensors: Sequence[Tensor], factor: Tensor) -> list[Tensor]:
     """Return every tensor times one factor.
 
     >>> times([torch.tensor([1.0, 2.0])], torch.tensor(3.0))
     [tensor([3., 6.])]
     """
-    if one_device(tensors):
+    if len({t.device for t in tensors}) <= 1:
         return list(torch._foreach_mul(list(tensors), factor.to(tensors[0].device)))
     return [t * factor.to(t.device) for t in tensors]
 

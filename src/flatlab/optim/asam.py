@@ -6,12 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import ParamsT
 
 from . import _foreach as foreach
-from ._options import not_negative
+from ._checks import not_negative
 from .ascent import AscentOptimizer, GroupPart
-from .wrapper import Base, Optimizer
+from .wrapper import Base, Stepped
 
 
 class ASAM(AscentOptimizer):
@@ -22,17 +21,15 @@ class ASAM(AscentOptimizer):
     The norm is taken over all parameters of all groups together.
 
     Args:
-        params: Parameters or groups, or a base optimizer.
-        base: Class of the base optimizer; torch.optim.SGD if none is given.
+        params, base, options: As for `AscentOptimizer`.
         rho: Ascent radius in rescaled weights; about ten times SAM's.
         eta: Added to |θ|, so that a weight of zero still moves.
         adapt_bias: If False, T = 1 for biases and norm scales: parameters of at most one dimension.
-        **options: Those of `AscentOptimizer` and of the base optimizer.
     """
 
     def __init__(
         self,
-        params: ParamsT | Optimizer,
+        params: Stepped,
         base: Base | None = None,
         rho: float = 0.5,
         *,
@@ -45,23 +42,20 @@ class ASAM(AscentOptimizer):
         self.eta, self.adapt_bias = eta, adapt_bias
 
     def _ascend(self, parts: list[GroupPart]) -> None:
-        scales = [self._scales(part) for part in parts]
-        moves = [list(part.grads) for part in parts]
-        for move, scale in zip(moves, scales, strict=True):
-            for k, t in scale.items():
-                move[k] = move[k] * t
+        scales = [self._scales(part.params) for part in parts]
+        moves = [
+            list(torch._foreach_mul(part.grads, scale))
+            for part, scale in zip(parts, scales, strict=True)
+        ]
         norm = foreach.norm([t for move in moves for t in move])
-        for part, move, scale in zip(parts, moves, scales, strict=True):
-            for k, t in scale.items():
-                move[k].mul_(t)
-            factor = foreach.ratio(self._reach(part.group), norm)
-            foreach.add_scaled_(part.params, move, factor)
+        for move, scale in zip(moves, scales, strict=True):
+            torch._foreach_mul_(move, scale)
+        self._move(parts, moves, norm)
 
-    def _scales(self, part: GroupPart) -> dict[int, Tensor]:
-        """Return T for each rescaled parameter, by its index in the part."""
-        places = [k for k, p in enumerate(part.params) if self.adapt_bias or p.ndim > 1]
-        if not places:
-            return {}
-        scales = torch._foreach_abs([part.params[k] for k in places])
+    def _scales(self, params: list[Tensor]) -> list[Tensor]:
+        """Return T of each parameter."""
+        scales = list(torch._foreach_abs(params))
         torch._foreach_add_(scales, self.eta)
-        return dict(zip(places, scales, strict=True))
+        if self.adapt_bias:
+            return scales
+        return [t if t.ndim > 1 else torch.ones_like(t) for t in scales]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.optimizer import ParamsT
 
 from ..errors import UserError
-from ._options import module, not_negative
+from . import _foreach as foreach
+from ._checks import module, not_negative
 from .passes import Noise, frozen_batchnorm
-from .wrapper import Base, Optimizer, WrappedOptimizer, adversary
+from .wrapper import Base, Stepped, WrappedOptimizer, adversary
 
 
 @dataclass
@@ -35,10 +35,11 @@ class Climb:
     grads: list[Tensor]
     before: list[Tensor] | None
 
-    def restore(self) -> None:
-        """Put the weights back, bit by bit."""
-        if self.before is not None:
-            torch._foreach_copy_(self.params, self.before)
+    def pairs(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """Return the parameters that both passes reach, their gradients at θ and in .grad."""
+        params = [p for p in self.params if p.grad is not None]
+        lower = [g for p, g in zip(self.params, self.grads, strict=True) if p.grad is not None]
+        return params, lower, [p.grad for p in params if p.grad is not None]
 
 
 class AscentOptimizer(WrappedOptimizer):
@@ -54,8 +55,8 @@ class AscentOptimizer(WrappedOptimizer):
         base: Class of the base optimizer; torch.optim.SGD if none is given.
         rho: Ascent radius. With rho = 0 in every group the step is the base optimizer's.
         model: The model whose BatchNorm statistics only the first pass updates; None for all
-            modules that the second pass runs. Name it for compiled or scripted modules, which run
-            no hooks.
+            modules that the second pass calls. Name it if the closure calls a compiled function
+            instead of a module: no hook runs in there.
         same_noise: Whether both passes draw the same random numbers (dropout masks).
         clip: Largest norm of the gradient that the base optimizer receives; None is no limit.
         **options: Options of the base optimizer, such as lr, momentum and weight_decay.
@@ -63,7 +64,7 @@ class AscentOptimizer(WrappedOptimizer):
 
     def __init__(
         self,
-        params: ParamsT | Optimizer,
+        params: Stepped,
         base: Base | None = None,
         rho: float = 0.05,
         *,
@@ -99,17 +100,24 @@ class AscentOptimizer(WrappedOptimizer):
         """Return the length of a group's ascent, checked because a schedule may have changed it."""
         return not_negative("rho", group["rho"])
 
-    def _reach(self, group: dict[str, Any]) -> float:
-        """Return the radius, negative if the ascent goes against the gradient."""
-        return adversary(group) * self._radius(group)
+    def _move(self, parts: list[GroupPart], moves: list[list[Tensor]], norm: Tensor) -> None:
+        """Add radius · move/norm to each part, against the gradient where it is maximised."""
+        for part, move in zip(parts, moves, strict=True):
+            reach = adversary(part.group) * self._radius(part.group)
+            foreach.add_scaled_(part.params, move, foreach.ratio(reach, norm))
 
     @torch.no_grad()
-    def first_step(self, scaler: torch.amp.GradScaler | None = None) -> bool:
+    def first_step(
+        self, scaler: torch.amp.GradScaler | bool | None = None, zero_grad: bool = True
+    ) -> bool:
         """Climb along the gradients in .grad, and clear them.
 
         Returns whether the step needs a second pass; running one that is not needed does no harm.
-        With a scaler, gradients are unscaled first.
+        With a scaler, gradients are unscaled first. Other libraries' `first_step(zero_grad=True)`
+        works; the gradients are cleared in any case.
         """
+        if isinstance(scaler, bool):
+            scaler = None  # zero_grad by position
         if self._climb is not None:
             raise UserError(
                 "first_step was called twice: run the second pass and call second_step, "
@@ -136,11 +144,16 @@ class AscentOptimizer(WrappedOptimizer):
         return climbs
 
     @torch.no_grad()
-    def second_step(self, scaler: torch.amp.GradScaler | None = None) -> None:
+    def second_step(
+        self, scaler: torch.amp.GradScaler | bool | None = None, zero_grad: bool = False
+    ) -> None:
         """Return to θ and step from there along the gradients of the second pass.
 
         With a scaler, gradients are unscaled first, and the step is skipped if one is infinite.
+        `zero_grad` clears the gradients afterwards.
         """
+        if isinstance(scaler, bool):
+            zero_grad, scaler = scaler, None
         climb = self._climb
         if climb is None:
             raise UserError("second_step needs a first_step before it: backward, first_step, ...")
@@ -159,12 +172,15 @@ class AscentOptimizer(WrappedOptimizer):
         else:
             self.base.step()
         self._opt_called = True  # torch's schedulers check that a step came before theirs
+        if zero_grad:
+            self._clear()
 
     def cancel(self) -> None:
         """Abandon a step between first_step and second_step: the weights are θ again."""
         if self._climb is not None:
-            with torch.no_grad():
-                self._climb.restore()
+            if self._climb.before is not None:
+                with torch.no_grad():
+                    torch._foreach_copy_(self._climb.params, self._climb.before)
             self._climb = None
 
     @contextmanager
@@ -185,8 +201,7 @@ class AscentOptimizer(WrappedOptimizer):
         if self._climb is None:
             raise UserError("second_pass needs a first_step before it")
         self._clear()
-        with ExitStack() as stack:
-            stack.enter_context(frozen_batchnorm(self.model))
+        with frozen_batchnorm(self.model):
             if self._noise is not None:
                 self._noise.replay()
                 self._noise = None
@@ -209,7 +224,8 @@ class AscentOptimizer(WrappedOptimizer):
         if not callable(closure):
             raise UserError(
                 f"{type(self).__name__}.step needs a closure that recomputes the loss and its "
-                "gradient; without one, call first_step and second_step"
+                "gradient; without one, call first_step and second_step. With a GradScaler, write "
+                "optimizer.step(closure, scaler=scaler) for scaler.step(optimizer)"
             )
         with torch.enable_grad(), self.first_pass():
             loss = closure()

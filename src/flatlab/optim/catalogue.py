@@ -8,8 +8,7 @@ from .gsam import GSAM
 from .label_noise import LabelNoiseSGD
 from .look_sam import LookSAM
 from .msam import MSAM
-from .sam import SAM
-from .usam import USAM
+from .sam import SAM, USAM
 from .wrapper import WrappedOptimizer
 
 OPTIMIZERS: dict[str, type[WrappedOptimizer]] = {

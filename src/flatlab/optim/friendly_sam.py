@@ -6,13 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import ParamsT
 
 from ..errors import UserError
 from . import _foreach as foreach
-from ._options import not_negative, number
+from ._checks import not_negative, number
 from .ascent import AscentOptimizer, Climb, GroupPart
-from .wrapper import Base, Optimizer
+from .wrapper import Base, Stepped
 
 
 class FriendlySAM(AscentOptimizer):
@@ -25,17 +24,14 @@ class FriendlySAM(AscentOptimizer):
     The norm is over all parameters together. A step whose gradient is not finite leaves m alone.
 
     Args:
-        params: Parameters or groups, or a base optimizer.
-        base: Class of the base optimizer; torch.optim.SGD if none is given.
-        rho: Ascent radius.
+        params, base, rho, options: As for `AscentOptimizer`.
         sigma: How much of the mean gradient m is removed.
         lam: Decay of the moving average, the paper's λ.
-        **options: Those of `AscentOptimizer` and of the base optimizer.
     """
 
     def __init__(
         self,
-        params: ParamsT | Optimizer,
+        params: Stepped,
         base: Base | None = None,
         rho: float = 0.05,
         *,
@@ -57,9 +53,7 @@ class FriendlySAM(AscentOptimizer):
             directions.append(list(torch._foreach_add(part.grads, means, alpha=-self.sigma)))
             self._means += means
         norm = foreach.norm([d for some in directions for d in some])
-        for part, some in zip(parts, directions, strict=True):
-            factor = foreach.ratio(self._reach(part.group), norm)
-            foreach.add_scaled_(part.params, some, factor)
+        self._move(parts, directions, norm)
 
     def _averages(self, params: list[Tensor], grads: list[Tensor]) -> list[Tensor]:
         """Return m_t of these parameters."""

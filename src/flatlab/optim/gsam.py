@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.optim.optimizer import ParamsT
 
 from ..errors import UserError
 from . import _foreach as foreach
-from ._options import not_negative, number
+from ._checks import not_negative, number
 from .ascent import Climb
 from .sam import SAM
-from .wrapper import Base, Optimizer
+from .wrapper import Base, Stepped
 
 
 class GSAM(SAM):
@@ -26,19 +25,17 @@ class GSAM(SAM):
     rho_t = rho_min + (rho − rho_min)(lr_t − lr_min)/(lr_max − lr_min).
 
     Args:
-        params: Parameters or groups, or a base optimizer.
-        base: Class of the base optimizer; torch.optim.SGD if none is given.
+        params, base, options: As for `AscentOptimizer`.
         rho: Ascent radius, at lr_max if rho_min is given.
         alpha: Weight of the gap.
         rho_min: Ascent radius at lr_min; None keeps the radius fixed.
         lr_max: Largest learning rate of the schedule; needed with rho_min.
         lr_min: Smallest learning rate of the schedule.
-        **options: Those of `AscentOptimizer` and of the base optimizer.
     """
 
     def __init__(
         self,
-        params: ParamsT | Optimizer,
+        params: Stepped,
         base: Base | None = None,
         rho: float = 0.05,
         *,
@@ -69,17 +66,11 @@ class GSAM(SAM):
     def _descent(self, climb: Climb) -> None:
         if climb.before is None or self.alpha == 0:
             return
-        both = [
-            (p.grad, g)
-            for p, g in zip(climb.params, climb.grads, strict=True)
-            if p.grad is not None
-        ]
-        if not both:
+        _, lower, upper = climb.pairs()
+        if not upper:
             return
-        upper, lower = [b[0] for b in both], [b[1] for b in both]
         # g_p − α(g − c g_p) with c = ⟨g, g_p⟩/‖g_p‖².
-        norm = foreach.norm(upper)
-        along = foreach.ratio(foreach.ratio(foreach.dot(lower, upper), norm), norm)
+        along = foreach.part_along(lower, upper)
         combined = foreach.times(upper, 1 + self.alpha * along)
         torch._foreach_add_(combined, lower, alpha=-self.alpha)
         torch._foreach_copy_(upper, combined)

@@ -7,11 +7,10 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import ParamsT
 
 from ..errors import UserError, whole_number
-from ._options import not_negative
-from .wrapper import Base, Optimizer, WrappedOptimizer
+from ._checks import not_negative
+from .wrapper import Base, Stepped, WrappedOptimizer
 
 
 class LabelNoiseSGD(WrappedOptimizer):
@@ -49,7 +48,7 @@ class LabelNoiseSGD(WrappedOptimizer):
 
     def __init__(
         self,
-        params: ParamsT | Optimizer,
+        params: Stepped,
         noise: float,
         generator: torch.Generator,
         *,
@@ -78,10 +77,9 @@ class LabelNoiseSGD(WrappedOptimizer):
         if labels.dtype.is_floating_point == (self.kind == "flip"):
             wanted = "integer" if self.kind == "flip" else "floating-point"
             raise UserError(f"kind {self.kind!r} needs {wanted} labels, got {labels.dtype}")
-        device = self.generator.device
         if self.kind == "flip":
             return self._flip(labels)
-        drawn = torch.empty(labels.shape, dtype=labels.dtype, device=device)
+        drawn = torch.empty(labels.shape, dtype=labels.dtype, device=self.generator.device)
         if self.kind == "gaussian":
             drawn.normal_(generator=self.generator)
         else:

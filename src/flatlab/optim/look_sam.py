@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.optim.optimizer import ParamsT
 
 from ..errors import whole_number
 from . import _foreach as foreach
-from ._options import not_negative
+from ._checks import not_negative
 from .ascent import Climb
 from .sam import SAM
-from .wrapper import Base, Optimizer
+from .wrapper import Base, Stepped
 
 
 class LookSAM(SAM):
@@ -27,17 +26,14 @@ class LookSAM(SAM):
     not finite is not counted, so the next one climbs.
 
     Args:
-        params: Parameters or groups, or a base optimizer.
-        base: Class of the base optimizer; torch.optim.SGD if none is given.
-        rho: Ascent radius.
+        params, base, rho, options: As for `AscentOptimizer`.
         k: Steps from one ascent to the next; k = 1 is SAM.
         alpha: Weight of the remembered direction.
-        **options: Those of `AscentOptimizer` and of the base optimizer.
     """
 
     def __init__(
         self,
-        params: ParamsT | Optimizer,
+        params: Stepped,
         base: Base | None = None,
         rho: float = 0.05,
         *,
@@ -63,24 +59,17 @@ class LookSAM(SAM):
 
     def _remember(self, climb: Climb) -> bool:
         """Keep the direction of g_v; return whether it is finite."""
-        found = [
-            (p, p.grad, g)
-            for p, g in zip(climb.params, climb.grads, strict=True)
-            if p.grad is not None
-        ]
-        if not found:
+        params, lower, upper = climb.pairs()
+        if not upper:
             return False
-        upper, lower = [f[1] for f in found], [f[2] for f in found]
-        norm = foreach.norm(lower)
-        along = foreach.ratio(foreach.ratio(foreach.dot(upper, lower), norm), norm)
-        across = foreach.times(lower, -along)
+        across = foreach.times(lower, -foreach.part_along(upper, lower))
         torch._foreach_add_(across, upper)
         size, whole = foreach.norm(across), foreach.norm(upper)
         if not bool(torch.isfinite(size + whole)):
             return False
         rounding = 10 * torch.finfo(whole.dtype).eps * whole
         unit = foreach.times(across, torch.where(size > rounding, foreach.ratio(1.0, size), 0.0))
-        for (p, _, _), direction in zip(found, unit, strict=True):
+        for p, direction in zip(params, unit, strict=True):
             self.state[p]["look"] = direction
         return True
 

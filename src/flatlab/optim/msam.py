@@ -9,16 +9,14 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
-from torch.optim.optimizer import ParamsT
 
 from ..errors import UserError, whole_number
 from . import _foreach as foreach
-from ._mean_loss import Loss, check_mean, scalar
-from ._options import module, not_negative
+from ._checks import LossFunction, check_mean, module, not_negative, scalar
 from .passes import Noise, frozen_batchnorm
-from .wrapper import Base, Optimizer, WrappedOptimizer, adversary
+from .wrapper import Base, Stepped, WrappedOptimizer, adversary
 
-Weights = dict[str, Tensor]
+Tensors = dict[str, Tensor]
 
 
 class MSAM(WrappedOptimizer):
@@ -52,14 +50,14 @@ class MSAM(WrappedOptimizer):
     def __init__(
         self,
         model: nn.Module,
-        loss: Loss,
+        loss: LossFunction,
         base: Base | None = None,
         rho: float = 0.05,
         *,
         m: int = 1,
         chunk: int | None = None,
         method: Literal["auto", "vmap", "loop"] = "auto",
-        params: ParamsT | Optimizer | None = None,
+        params: Stepped | None = None,
         **options: Any,
     ):
         rho = not_negative("rho", rho)
@@ -94,11 +92,8 @@ class MSAM(WrappedOptimizer):
                 f"x and y must have the same number >= 1 of rows, got {len(x)}, {len(y)}"
             )
         radius = self._radii()
-        if not any(radius.values()):
-            total = self._together(x, y, radius)
-        else:
-            self._check_loss(x, y)
-            total = self._by_groups(x, y, radius)
+        climbs = any(radius.values())
+        total = self._by_groups(x, y, radius) if climbs else self._together(x, y, radius)
         named = dict(self.model.named_parameters())
         for name in radius:
             named[name].grad = total.get(name)
@@ -131,8 +126,9 @@ class MSAM(WrappedOptimizer):
             noise.replay()
         self._checked = True
 
-    def _by_groups(self, x: Tensor, y: Tensor, radius: dict[str, float]) -> Weights:
+    def _by_groups(self, x: Tensor, y: Tensor, radius: dict[str, float]) -> Tensors:
         """Return G by name, and the loss under "", by the method that the model allows."""
+        self._check_loss(x, y)
         one_by_one = self._unmapped or _has_noise(self.model)
         if self.method == "loop" or (self.method == "auto" and one_by_one):
             return self._by_loop(x, y, radius)
@@ -154,7 +150,7 @@ class MSAM(WrappedOptimizer):
         self._unmapped = True
         return total
 
-    def _together(self, x: Tensor, y: Tensor, radius: dict[str, float]) -> Weights:
+    def _together(self, x: Tensor, y: Tensor, radius: dict[str, float]) -> Tensors:
         """Return the gradient of the batch at θ; parameters that it does not use are left out."""
         named = dict(self.model.named_parameters())
         with torch.enable_grad():
@@ -163,7 +159,7 @@ class MSAM(WrappedOptimizer):
         used = {n: g for n, g in zip(radius, found, strict=True) if g is not None}
         return {**used, "": loss.detach()}
 
-    def _by_vmap(self, x: Tensor, y: Tensor, radius: dict[str, float]) -> Weights:
+    def _by_vmap(self, x: Tensor, y: Tensor, radius: dict[str, float]) -> Tensors:
         """Return G by name, and the loss under "", from groups computed together."""
         names = tuple(radius)
         if names not in self._used:
@@ -177,10 +173,10 @@ class MSAM(WrappedOptimizer):
         fixed = {name: t.detach() for name, t in named.items() if name not in radius}
         theta = {name: named[name].detach() for name in radius}
 
-        def value(weights: Weights, xs: Tensor, ys: Tensor) -> Tensor:
+        def value(weights: Tensors, xs: Tensor, ys: Tensor) -> Tensor:
             return scalar(self.loss(functional_call(self.model, {**fixed, **weights}, (xs,)), ys))
 
-        def climbed(xs: Tensor, ys: Tensor) -> Weights:
+        def climbed(xs: Tensor, ys: Tensor) -> Tensors:
             g, loss = grad_and_value(value)(theta, xs, ys)
             squares = torch.stack([torch.linalg.vector_norm(t) for t in g.values()])
             norm = torch.linalg.vector_norm(squares)
@@ -190,7 +186,7 @@ class MSAM(WrappedOptimizer):
 
         n, m = len(x), min(self.m, len(x))
         whole = n // m
-        total: Weights = {}
+        total: Tensors = {}
         stride = self.chunk or whole
         for first in range(0, whole, stride):
             rows = slice(first * m, min(first + stride, whole) * m)
@@ -201,12 +197,11 @@ class MSAM(WrappedOptimizer):
             _add(total, climbed(x[whole * m :], y[whole * m :]), (n - whole * m) / n)
         return total
 
-    def _by_loop(self, x: Tensor, y: Tensor, radius: dict[str, float]) -> Weights:
+    def _by_loop(self, x: Tensor, y: Tensor, radius: dict[str, float]) -> Tensors:
         """Return the same as `_by_vmap`, one group after the other, through the module itself."""
         named = dict(self.model.named_parameters())
         params: list[Tensor] = [named[name] for name in radius]
-        total: Weights = {}
-
+        total: Tensors = {}
         with torch.no_grad():
             before = [p.clone() for p in params]
             try:
@@ -228,7 +223,7 @@ class MSAM(WrappedOptimizer):
         return total
 
 
-def _add(total: Weights, part: Weights, weight: float) -> None:
+def _add(total: Tensors, part: Tensors, weight: float) -> None:
     for name, t in part.items():
         total[name] = total[name].add_(t, alpha=weight) if name in total else t * weight
 

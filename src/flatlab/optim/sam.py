@@ -1,14 +1,13 @@
-"""SAM: the ascent of a fixed radius along the gradient."""
+"""SAM: the ascent along the gradient, of a fixed radius or (USAM) as long as the gradient."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from torch.optim.optimizer import ParamsT
-
+from ..errors import UserError
 from . import _foreach as foreach
 from .ascent import AscentOptimizer, GroupPart
-from .wrapper import Base, Optimizer
+from .wrapper import Base, Stepped
 
 
 class SAM(AscentOptimizer):
@@ -19,11 +18,10 @@ class SAM(AscentOptimizer):
     The norm is taken over all parameters of all groups together; each group has its own rho.
 
     Args:
-        params: Parameters or groups, or a base optimizer.
-        base: Class of the base optimizer; torch.optim.SGD if none is given.
-        rho: Ascent radius.
+        params, base, rho, options: As for `AscentOptimizer`.
         normalised: Whether the ascent has length rho, or rho‖g‖.
-        **options: Those of `AscentOptimizer` and of the base optimizer.
+        adaptive: Other libraries' name for `ASAM`; True is refused with the equivalent call.
+        base_optimizer: Other libraries' name for `base`.
 
     >>> import torch
     >>> w = torch.tensor([3.0], requires_grad=True)
@@ -39,14 +37,23 @@ class SAM(AscentOptimizer):
 
     def __init__(
         self,
-        params: ParamsT | Optimizer,
+        params: Stepped,
         base: Base | None = None,
         rho: float = 0.05,
         *,
         normalised: bool = True,
+        adaptive: bool = False,
+        base_optimizer: Base | None = None,
         **options: Any,
     ):
-        super().__init__(params, base, rho, **options)
+        if adaptive:
+            raise UserError(
+                "adaptive=True is a class of its own here: ASAM(params, base, rho=..., eta=0) "
+                "takes the same steps; eta=0.01, the default, also moves weights of zero"
+            )
+        if base_optimizer is not None and base is not None:
+            raise UserError("base and base_optimizer are two names of one option: give one")
+        super().__init__(params, base or base_optimizer, rho, **options)
         self.normalised = normalised
 
     def _ascend(self, parts: list[GroupPart]) -> None:
@@ -55,6 +62,18 @@ class SAM(AscentOptimizer):
         else:
             first = parts[0].grads[0]
             norm = first.new_ones((), dtype=first.dtype.to_real())
-        for part in parts:
-            factor = foreach.ratio(self._reach(part.group), norm)
-            foreach.add_scaled_(part.params, part.grads, factor)
+        self._move(parts, [part.grads for part in parts], norm)
+
+
+class USAM(SAM):
+    """SAM without the norm (Andriushchenko & Flammarion 2022, arXiv:2206.06232).
+
+        e = rho g(θ),   θ ← base(θ, g(θ + e))
+
+    So rho is the length of the ascent for a gradient of norm one.
+    """
+
+    def __init__(
+        self, params: Stepped, base: Base | None = None, rho: float = 0.05, **options: Any
+    ):
+        super().__init__(params, base, rho, normalised=False, **options)

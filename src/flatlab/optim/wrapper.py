@@ -11,10 +11,11 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from ..errors import UserError
-from ._options import not_negative
+from ._checks import not_negative
 
 Optimizer = torch.optim.Optimizer
 Base = Callable[..., Optimizer]
+Stepped = ParamsT | Optimizer
 
 
 def adversary(group: dict[str, Any]) -> int:
@@ -41,7 +42,7 @@ class WrappedOptimizer(Optimizer):
 
     def __init__(
         self,
-        params: ParamsT | Optimizer,
+        params: Stepped,
         base: Base | None,
         own: dict[str, float],
         options: dict[str, Any],
@@ -137,7 +138,7 @@ def _steps_alone(base: Optimizer) -> bool:
     return not needed and not isinstance(base, WrappedOptimizer)
 
 
-def _base(params: ParamsT | Optimizer, base: Base | None, options: dict[str, Any]) -> Optimizer:
+def _base(params: Stepped, base: Base | None, options: dict[str, Any]) -> Optimizer:
     """Return the base optimizer: the one given, or one made from its class and options."""
     if isinstance(params, Optimizer):
         if base is not None or options:

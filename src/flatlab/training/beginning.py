@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 
 from ..data import Dataset
-from ..errors import UserError
-from ..models import Params, is_chain, network
-from ..models.contract import shapes_of
+from ..errors import UserError, in_words
+from ..models import Params, network
+from ..models.contract import State, shapes_of
 from .config import RunConfig
-from .optimizers import LabelNoise, Optimizer
+from .optimizers import LabelNoise
 from .rows import chain_row
 from .run import start_of
-from .trainers import State, labelled
+from .trainers import labelled
+
+
+def require_kind(name: str, given: Any, kind: Any, wanted: str) -> None:
+    """Refuse an argument of another kind; None is for those that may be left out."""
+    if not isinstance(given, kind):
+        shown = repr(given) if isinstance(given, str | int | float) else in_words(given)
+        raise UserError(f"{name} must be {wanted}, got {shown}")
 
 
 def check_data(config: RunConfig, data: Dataset) -> None:
@@ -23,14 +31,21 @@ def check_data(config: RunConfig, data: Dataset) -> None:
         raise UserError(refused)
     signs = data.y_train.ndim == 1 and bool((np.abs(data.y_train) == 1).all())
     for phase in config.schedule:
-        _check_noise(phase.optimizer, data)
+        if noisy := phase.optimizer.label_noise:
+            _check_noise(noisy, data)
+        if phase.variation.second_batch and (phase.batch_size or data.n) >= data.n:
+            raise UserError(
+                f"second_batch={phase.variation.second_batch!r} is another part of the {data.n} "
+                f"examples, and batch_size={phase.batch_size} takes all of them: give a smaller "
+                "one or drop it"
+            )
         target = phase.until.accuracy if phase.until else None
         if target is not None and data.classes is None and not signs:
             raise UserError(
                 "until accuracy needs labels that are classes or ±1, and these are other numbers: "
                 "give a training loss instead"
             )
-    if is_chain(config.arch):
+    if config.arch.chain:
         data.require_points(f"a network of kind {config.arch.kind}")
     largest = max(float(np.abs(part).max()) for part in (data.x_train, data.x_test) if part.size)
     if config.dtype == "float32" and largest > 1e15:
@@ -40,10 +55,8 @@ def check_data(config: RunConfig, data: Dataset) -> None:
         )
 
 
-def _check_noise(optimizer: Optimizer, data: Dataset) -> None:
+def _check_noise(optimizer: LabelNoise, data: Dataset) -> None:
     """Refuse label noise of another kind than the labels."""
-    if not isinstance(optimizer, LabelNoise) or not optimizer.noise:
-        return
     flips = optimizer.noise_kind == "flip"
     if flips != (data.classes is not None) or (flips and optimizer.noise > 1):
         raise UserError(
@@ -64,10 +77,11 @@ def initial_state(config: RunConfig, data: Dataset, given: Params | None) -> Sta
             f"a run that starts from {dict(config.start)} is made by `flatlab construct` or "
             "`flatlab flattest`; to train on from it, start from its directory"
         )
-    if not is_chain(config.arch):
+    chain = config.arch.chain
+    if chain is None:
         return _torch_start(config, data, params, buffers)
-    drawn = config.arch.initial(data.d, config.seed) if params is None else params
-    expected = config.arch.shapes(data.d)
+    drawn = chain.initial(data.d, config.seed) if params is None else params
+    expected = chain.shapes(data.d)
     if shapes_of(drawn) != expected:
         raise UserError(
             f"the start does not fit the architecture on {data.d} inputs: expected {expected}, got "
@@ -75,7 +89,9 @@ def initial_state(config: RunConfig, data: Dataset, given: Params | None) -> Sta
         )
     with np.errstate(over="ignore"):
         cast: Params = {name: value.astype(config.dtype) for name, value in drawn.items()}
-    _require_finite(chain_row(config, config.arch, cast, data))
+    row = chain_row(config, chain, cast, data)
+    if not np.isfinite(list(row.values())).all():
+        raise UserError(f"the loss is not finite at the initial weights: {row}")
     return labelled("params", cast)
 
 
@@ -92,13 +108,9 @@ def _torch_start(
         trainer.load(given)
     trainer.require_outputs()
     for phase in config.schedule:
+        trainer.require_memory(phase)
         trainer.require_step(phase)
     return trainer.state()
-
-
-def _require_finite(row: dict[str, float]) -> None:
-    if not np.isfinite(list(row.values())).all():
-        raise UserError(f"the loss is not finite at the initial weights: {row}")
 
 
 def seconds_between_checkpoints(usual: float) -> float:

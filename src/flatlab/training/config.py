@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ..data import identity
-from ..errors import UserError, unknown
+from ..data.catalogue import identity, shape_of
+from ..errors import UserError, unknown, whole
 from ..losses import MSE, Loss, as_loss
-from ..models import MODELS, Architecture, is_chain
+from ..models import MODELS, Architecture
+from ..outside.memory import require_memory
 from ..specs import digest, from_dict, spec, to_dict
+from .optimizers import with_zeros, without_zeros
 from .schedule import FirstLayer, LogGrid, Phase
 
 Dtype = Literal["float32", "float64"]
@@ -29,6 +30,8 @@ class Tracked:
         measure: Its name, with options after a colon, as "lambda_max:tolerance=0.01".
         mode: As for `flatlab.measure`: how normalisation layers behave while measuring.
         examples: How many training examples to measure on, evenly spaced; None takes all.
+        batch_size: Size of the batches whose statistics BatchNorm takes in mode "train"; None is
+            one batch of all examples.
         label: Name of the column; None takes the measure's, without its options.
     """
 
@@ -36,6 +39,7 @@ class Tracked:
     mode: Literal["eval", "train", "recomputed"] = "eval"
     examples: Annotated[int, Field(gt=0)] | None = None
     label: str | None = None
+    batch_size: Annotated[int, Field(gt=0)] | None = None
 
     def __post_init__(self) -> None:
         from ..measures.catalogue import named
@@ -80,6 +84,7 @@ class RunConfig:
             self._check_phase(phase)
         if self.dtype not in _DTYPES:
             raise UserError(f"dtype must be {' or '.join(_DTYPES)}, got {self.dtype!r}")
+        object.__setattr__(self, "seed", whole(self.seed))
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise UserError(f"seed must be an integer >= 0, got {self.seed!r}")
         if self.start is not None and not (
@@ -87,7 +92,7 @@ class RunConfig:
         ):
             raise UserError(f"start must have one of {', '.join(STARTS)}, got {self.start!r}")
         taken = {"epoch", "step", "train_loss", "train_error", "test_loss", "test_error"}
-        if is_chain(self.arch):  # their histories have these from the engine
+        if self.arch.chain:  # their histories have these from the engine
             taken |= {"trace", "trace_ggn", "memorisation", "features"}
         for tracked in self.measures:
             names = {tracked.column, f"{tracked.column}_stderr"}
@@ -101,25 +106,14 @@ class RunConfig:
     def _check_phase(self, phase: Phase) -> None:
         """Refuse what a phase says of a part that the network has not."""
         parts = self.arch.parts
-        first, change = phase.first_layer, phase.variation
+        first, step = phase.first_layer, phase.variation
         needs = (
             (first != FirstLayer(), "first_layer", "first_layer needs", "a two-layer form"),
             (first.bias_apart, "bias", "bias_lr and bias_weight_decay need", "a bias"),
             (first.norm_rule == "each", "bias", "norm_rule='each' needs", "a bias"),
-            (change.gamma, "gamma", f"gamma={change.gamma!r} needs", "a γ"),
-            (
-                change.statistics,
-                "statistics",
-                f"statistics={change.statistics!r} needs",
-                "BatchNorm",
-            ),
+            (step.gamma, "gamma", f"gamma={step.gamma!r} needs", "a γ"),
+            (step.statistics, "statistics", f"statistics={step.statistics!r} needs", "BatchNorm"),
         )
-        n = self.data.get("n") if isinstance(self.data, Mapping) else None
-        if change.second_batch and isinstance(n, int) and (phase.batch_size or n) >= n:
-            raise UserError(
-                f"second_batch={change.second_batch!r} is another part of the {n} examples, and "
-                f"batch_size={phase.batch_size} takes all of them: give a smaller one or drop it"
-            )
         for asked, needed, field_needs, part in needs:
             if asked and needed not in parts:
                 raise UserError(
@@ -131,6 +125,11 @@ class RunConfig:
     def epochs(self) -> int:
         """Total epochs over all phases; a phase with `until` may take fewer."""
         return sum(phase.epochs for phase in self.schedule)
+
+    @property
+    def shape(self) -> tuple[tuple[int, ...], int] | None:
+        """Shape of an input and number of outputs; None if only the data can tell."""
+        return shape_of(self.data)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as they stand in config.toml; defaults are left out."""
@@ -161,34 +160,29 @@ class RunConfig:
             if name not in fields:
                 raise UserError(f"a run needs {name!r}: give it as a table")
         values = dict(fields)
-        values["arch"] = _architecture(fields["arch"])
-        values["schedule"] = _schedule(fields["schedule"])
-        if "loss" in fields:
-            values["loss"] = as_loss(fields["loss"])
-        if "log" in fields:
-            values["log"] = from_dict(LogGrid, fields["log"])
-        if "measures" in fields:
-            values["measures"] = tracked(fields["measures"])
+        for name, read in _READERS.items():
+            if name in fields:
+                values[name] = read(fields[name])
         if not isinstance(fields["data"], Mapping):
             raise UserError(f"data must be a table with a name, got {fields['data']!r}")
         return cls(**values)
 
     def check_size(self, shape: int | tuple[int, ...], outputs: int = 1) -> None:
-        """Refuse a network on inputs of this shape that this machine cannot hold."""
+        """Refuse a network on inputs of this shape whose parameters do not fit into memory."""
         parameters = self.arch.size((shape,) if isinstance(shape, int) else shape, outputs)
-        if parameters is None:
-            return
-        # The draw of the initial weights in float64 and the trainer's own copy of them.
-        needed, there = 16 * parameters, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if needed > there:
-            raise UserError(
-                f"a network of {float(parameters):.3g} parameters needs {needed / 2**30:.3g} GiB "
-                f"and this machine has {there / 2**30:.3g}: choose a smaller width or depth"
-            )
+        if parameters is not None:
+            require_room(parameters)
 
     def digest(self) -> str:
         """Return the hash that names the run's directory."""
         return config_digest(self.to_dict())
+
+
+def require_room(parameters: int) -> None:
+    """Refuse a network whose parameters do not fit into memory."""
+    # The draw of the initial weights in float64 and the trainer's own copy of them.
+    what = f"a network of {float(min(parameters, 10**300)):.3g} parameters"
+    require_memory(16 * parameters, what, "choose a smaller width or depth")
 
 
 def config_digest(fields: Mapping[str, Any]) -> str:
@@ -197,11 +191,30 @@ def config_digest(fields: Mapping[str, Any]) -> str:
     The path of a data file or of a starting run is a hint, if the hash of its content is there: so
     a run has the same name on every machine.
     """
-    known = {**fields, "data": identity(fields["data"])}
+    known = {**_optimizers(fields, without_zeros), "data": identity(fields["data"])}
     if "sha256" in (start := dict(fields.get("start") or {})):
         start.pop("run", None)
         known["start"] = start
     return digest(known)
+
+
+def _optimizers(fields: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return a stored configuration with its optimizers changed; other phases stay as they are."""
+    phases = fields.get("schedule")
+    if not isinstance(phases, list | tuple):
+        return dict(fields)
+    made = [
+        {**phase, "optimizer": change(phase["optimizer"])}
+        if isinstance(phase, Mapping) and isinstance(phase.get("optimizer"), Mapping)
+        else phase
+        for phase in phases
+    ]
+    return {**fields, "schedule": made}
+
+
+def stored(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored configuration with the options that older versions left out if 0."""
+    return _optimizers(fields, with_zeros)
 
 
 def upgraded(fields: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -250,10 +263,18 @@ def _architecture(fields: Any) -> Architecture:
 def _schedule(phases: Any) -> tuple[Phase, ...]:
     if isinstance(phases, str) or not isinstance(phases, Sequence):
         raise UserError(f"schedule must be a list of phases, got {phases!r}")
-    return tuple(phase if isinstance(phase, Phase) else _phase(phase) for phase in phases)
+    made = []
+    for phase in phases:
+        if not isinstance(phase, Phase | Mapping):
+            raise UserError(f"Phase must be a table of fields, got {phase!r}")
+        made.append(phase if isinstance(phase, Phase) else Phase(**phase))
+    return tuple(made)
 
 
-def _phase(fields: Any) -> Phase:
-    if not isinstance(fields, Mapping):
-        raise UserError(f"Phase must be a table of fields, got {fields!r}")
-    return Phase(**fields)
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "arch": _architecture,
+    "schedule": _schedule,
+    "loss": as_loss,
+    "log": lambda fields: from_dict(LogGrid, fields),
+    "measures": tracked,
+}

@@ -1,4 +1,4 @@
-"""One row of a run's history: losses and errors on both sets, and what the family adds to it."""
+"""One row of a run's history: losses and errors, what the family adds, and tracked measures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..anatomy import scores
 from ..data import Dataset
 from ..engine import evaluate, predict
 from ..errors import UserError
-from ..models import Chain, Params, is_chain
+from ..models import Chain, Params
 from .config import RunConfig
 from .run import Run
 from .trainers import Trainer
@@ -23,8 +23,8 @@ def row_of(config: RunConfig, trainer: Trainer, data: Dataset) -> dict[str, floa
     The networks of the engine have their exact Hessian trace and the scores of `anatomy` in it,
     whichever trainer holds them.
     """
-    if is_chain(config.arch):
-        return chain_row(config, config.arch, trainer.params(), data)
+    if chain := config.arch.chain:
+        return chain_row(config, chain, trainer.params(), data)
     return trainer.evaluate()
 
 
@@ -32,6 +32,41 @@ def chain_row(config: RunConfig, arch: Chain, params: Params, data: Dataset) -> 
     """Return the row of given parameters of an engine's network."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # the caller looks
         return evaluate(arch, params, config.loss, data) | scores(arch, params, data)
+
+
+def tracked_row(config: RunConfig, model: Any, data: Dataset) -> dict[str, float]:
+    """Return a value and a standard error for each measure that a run tracks."""
+    import torch
+
+    from ..measures import Budget
+    from ..measures.catalogue import named
+    from ..measures.measuring import Subject, read_all
+    from ..measures.tracking import columns_of
+
+    row: dict[str, float] = {}
+    for tracked in config.measures:
+        measured: Any = data
+        if tracked.examples is not None:
+            measured = evenly_spaced(data, tracked.examples)
+        with torch.random.fork_rng(devices=[]):
+            how: Any = {"mode": tracked.mode, "batch_size": tracked.batch_size}
+            subject = Subject.of(model, config.loss, measured, **how)
+            chosen = {tracked.column: named(tracked.measure)}
+            row |= columns_of(read_all(subject, chosen, config.seed, Budget.of(None), skip=False))
+    return row
+
+
+def evenly_spaced(data: Dataset, examples: int) -> Any:
+    """Return so many training examples, evenly spaced, as tensors (x, y); the data if it has fewer.
+
+    With 50,000 examples and 1,000 to measure on, these are every 50th.
+    """
+    if examples >= data.n:
+        return data
+    import torch
+
+    rows = np.arange(examples) * data.n // examples
+    return torch.tensor(data.x_train[rows]), torch.tensor(data.y_train[rows])
 
 
 def on_test_set(run: Run, data: Dataset) -> dict[str, float]:
@@ -46,7 +81,7 @@ def outputs_on_test_set(run: Run) -> NDArray[np.floating[Any]]:
 
 
 def _chain(run: Run) -> Chain:
-    arch = run.config.arch
-    if not is_chain(arch):
-        raise UserError(f"this is for networks of the engine, got {arch.describe()}")
-    return arch
+    chain = run.config.arch.chain
+    if chain is None:
+        raise UserError(f"this is for networks of the engine, got {run.config.arch.describe()}")
+    return chain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -15,10 +16,21 @@ import numpy as np
 
 from ..data import Dataset
 from ..data.catalogue import make
-from ..errors import StoreError, UserError
-from ..files.store import AGAIN, CONFIG, FORMAT, Checkpoint, RunStore
-from ..models import Params, build, is_chain, network
-from .config import RunConfig, config_digest, upgraded
+from ..errors import StoreError, UserError, require_path, whole_number
+from ..files.store import (
+    AGAIN,
+    CONFIG,
+    FORMAT,
+    HISTORY,
+    RESULT,
+    REWRITE,
+    Checkpoint,
+    RunStore,
+    damaged,
+)
+from ..models import Params, network
+from ..outside.tables import html_table
+from .config import RunConfig, config_digest, stored, upgraded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,16 +116,43 @@ class Run:
         """The last row of the history."""
         return {name: column[-1].item() for name, column in self.columns.items()}
 
+    def rows(self, most: int) -> list[dict[str, Any]]:
+        """Return at most `most` rows of the history, including the first and the last."""
+        total, most = len(self.columns["epoch"]), whole_number("most", most, least=1)
+        chosen = np.unique(np.linspace(0, total - 1, min(most, total)).round().astype(int))
+        return [{name: column[k].item() for name, column in self.columns.items()} for k in chosen]
+
+    def __repr__(self) -> str:
+        config, final = self.config, self.final
+        shown = [name for name in ("train_loss", "test_error", "trace") if name in final]
+        numbers = "".join(f", {name} {final[name]:.4g}" for name in shown)
+        where = f", in {self.path}" if self.path else ""
+        return (
+            f"Run({self.status} at epoch {int(final['epoch'])} of {config.epochs}: "
+            f"{config.arch.describe()} on {config.data.get('name', 'data')}, seed {config.seed}"
+            f"{numbers}{where})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the history for a notebook; errors and arrays are left out."""
+        names = [name for name in self.columns if "." not in name and not name.endswith("_stderr")]
+        rows = [{name: row[name] for name in names} for row in self.rows(12)]
+        return html_table(rows, repr(self), self.notes)
+
+    def plot(self) -> Any:
+        """Return a matplotlib figure of the history: losses, errors, the trace and the measures."""
+        from .pictures import picture
+
+        return picture(self).figure()
+
     def dataset(self) -> Dataset:
         """Return the data set the run was trained on."""
         return self.data if self.data is not None else make(self.config.data)
 
     def module(self) -> nn.Module:
         """Return the torch network with the final parameters."""
-        arch, params = self.config.arch, dict(self.params)
-        if is_chain(arch):
-            return build(arch, params, self.dataset().x_train)
-        return network(arch, self.dataset(), self.config.seed, params, dict(self.buffers))
+        arch, seed, data = self.config.arch, self.config.seed, self.dataset()
+        return network(arch, data, seed, dict(self.params), dict(self.buffers))
 
     def result(self) -> dict[str, Any]:
         """Return the summary that is stored as result.json."""
@@ -131,7 +170,10 @@ class Run:
 
 def read_store(path: str | Path) -> RunStore:
     """Open a run directory for reading, of this or an older format."""
-    return RunStore.read(path, config_digest, upgraded)
+    require_path("a run", path, "its directory")
+    store = RunStore.read(path, config_digest, upgraded)
+    store.config = stored(store.config)
+    return store
 
 
 def load_run(path: str | Path) -> Run:
@@ -141,21 +183,16 @@ def load_run(path: str | Path) -> Run:
         config = RunConfig.from_dict(store.config)
     except UserError as error:
         raise UserError(f"{store.path / CONFIG}: {error}") from None
-    checkpoint, result = store.load_checkpoint(), read_result(store)
-    if checkpoint is None and result is not None:
-        raise StoreError(f"{path} has a result but no checkpoint: run the same command again")
+    checkpoint = store.load_checkpoint()
     if checkpoint is None:
+        if store.load_result() is not None:
+            raise StoreError(f"{path} has a result but no checkpoint: run the same command again")
         raise UserError(f"{path} has no checkpoint yet: the run has not got far enough to show")
-    notes = checkpoint.warnings + tuple(result["notes"] if result else ())
+    result, damage = ending(store, config, checkpoint)
+    notes = checkpoint.warnings + damage + tuple(result["notes"] if result else ())
     if store.format < FORMAT:
         notes += (f"written by an older flatlab, in format {store.format}",)
     columns, place = arrays_of(checkpoint, "history/"), Path(path)
-    if result and result["status"] in OVER and int(columns["epoch"][-1]) != result["epochs"]:
-        raise StoreError(
-            f"{path}: the result says {result['status']} at epoch {result['epochs']} but the "
-            f"newest readable checkpoint stops at epoch {int(columns['epoch'][-1])}: run the same "
-            "command again to finish it"
-        )
     return Run(
         config=config,
         columns=columns,
@@ -170,6 +207,67 @@ def load_run(path: str | Path) -> Run:
     )
 
 
+def ending(
+    store: RunStore, config: RunConfig, checkpoint: Checkpoint
+) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
+    """Return how a run ended, None if it goes on, and a note if result.json is damaged.
+
+    The checkpoint has it, so that result.json may be missing or damaged. Of the checkpoints of an
+    older version only those of runs that came to their end tell.
+
+    Raises:
+        StoreError: The checkpoint is of another configuration, or of an earlier moment than the
+            end that result.json tells of.
+    """
+    damage: tuple[str, ...] = ()
+    try:
+        written = read_result(store)
+    except StoreError as error:
+        written, damage = None, (str(error),)
+    meta, last = checkpoint.meta, int(checkpoint.tensors["history/epoch"][-1])
+    require_own(store, config, checkpoint)
+    result: dict[str, Any] | None = meta.get("result")
+    if "config" not in meta:  # of an older version
+        result = written
+        if written is None and meta["phase"] == len(config.schedule):
+            until = config.schedule[-1].until if config.schedule else None
+            result = {"status": "reached" if until else "done", "seconds": meta["seconds"]}
+            result |= {"epochs": last, "diverged_at": None, "notes": []}
+    earlier = last != written["epochs"] or result is None if written else False
+    if written and written["status"] in OVER and earlier:
+        raise StoreError(
+            f"{'; '.join(checkpoint.warnings) or store.path}: the result says {written['status']} "
+            f"at epoch {written['epochs']} but the newest readable checkpoint stops at epoch "
+            f"{last}: run the same command again to finish it"
+        )
+    return result, damage
+
+
+def require_own(store: RunStore, config: RunConfig, checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint that was written for another configuration."""
+    if checkpoint.meta.get("config", config.digest()) != config.digest():
+        raise StoreError(
+            f"{store.path}: the checkpoint is of another configuration than {CONFIG}: {AGAIN}"
+        )
+
+
+def is_whole(store: RunStore) -> bool:
+    """Return whether a finished run has the table of its history and result.json, undamaged."""
+    with contextlib.suppress(StoreError):
+        return store.load_history() is not None and read_result(store) is not None
+    return False
+
+
+def mend(store: RunStore, checkpoint: Checkpoint) -> None:
+    """Write the table of the history and result.json of a finished run if they are not whole."""
+    if is_whole(store):
+        return
+    run = load_run(store.path)
+    result, _ = ending(store, run.config, checkpoint)
+    store.save_history(run.columns)
+    store.save_result({**run.result(), **(result or {})})
+
+
 def examine(path: str | Path) -> Run:
     """Read a run directory to look into it: what it lacks comes first among the notes.
 
@@ -179,16 +277,21 @@ def examine(path: str | Path) -> Run:
     run, store = load_run(path), read_store(path)
     lacks, table = [], store.load_history()
     if run.status == "interrupted":
-        missing = "" if store.load_result() else "it has no result.json; "
-        lacks.append(
-            f"unfinished: epoch {int(run.columns['epoch'][-1])} of {run.config.epochs} is the last "
-            f"one logged; {missing}run the command that trained it again to finish it"
-        )
-    elif table is None:
-        lacks.append(
-            "it has no history.parquet: run the command that trained it again, which writes it anew"
-        )
+        lacks.append(unfinished(run))
+    for name, there in ((HISTORY, table is not None), (RESULT, (store.path / RESULT).exists())):
+        if run.status in OVER and not there:
+            lacks.append(
+                f"it has no {name}: run the command that trained it again, which writes it anew"
+            )
     return dataclasses.replace(run, notes=(*lacks, *run.notes))
+
+
+def unfinished(run: Run) -> str:
+    """Say how far an interrupted run has come and what to do."""
+    return (
+        f"unfinished: epoch {int(run.columns['epoch'][-1])} of {run.config.epochs} is the last one "
+        "logged; run the command that trained it again to finish it"
+    )
 
 
 def start_table(path: str | Path) -> dict[str, str]:
@@ -229,7 +332,7 @@ def read_result(store: RunStore) -> dict[str, Any] | None:
         and isinstance(result.get("diverged_at", ""), int | None)
     )
     if not right:
-        raise StoreError(f"{store.path}: result.json is damaged: {AGAIN}")
+        raise damaged(store.path / RESULT, "a field is missing or of another type", REWRITE)
     return result
 
 
@@ -243,13 +346,25 @@ def arrays_of(checkpoint: Checkpoint, prefix: str) -> Params:
     }
 
 
+def changed_code(config: RunConfig, checkpoint: Checkpoint) -> tuple[str, ...]:
+    """Return a note if the code of the user's own network is not what the run was begun with."""
+    begun = checkpoint.meta.get("code")
+    if begun is None or begun == config.arch.code():
+        return ()
+    return (
+        f"the code of {config.arch.describe()} has changed since this run was begun, and code is "
+        "no part of a run's name: train again with --fresh or in another directory",
+    )
+
+
 def phases_over(checkpoint: Checkpoint) -> int:
     """Return for how many phases a checkpoint holds the parameters at their end."""
     names = checkpoint.meta.get("order", ())
     return len({name.split("/")[1] for name in names if name.startswith("ends/")})
 
 
+@functools.cache
 def versions() -> dict[str, str]:
-    """Return the versions that may matter for the bits of a result."""
+    """Return the versions that may matter for the bits of a result, as at the first call."""
     names = ("flatlab", "numpy", "numba", "scipy", "torch")
     return {"python": platform.python_version(), **{name: version(name) for name in names}}

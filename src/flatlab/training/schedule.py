@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
-from ..errors import UserError, nearest
+from ..errors import UserError, nearest, shown, whole_number
 from ..specs import from_dict, spec, to_dict
-from .optimizers import OPTIONS, LabelNoise, Optimizer, base_of, optimizer_of, plain
+from .optimizers import OPTIONS, OptimizerSpec, optimizer_of
 
 T = TypeVar("T")
 Order = Literal["replacement", "fixed"]
@@ -112,12 +112,8 @@ class StepVariation:
 
 
 # Fields of the groups by the names that a phase takes them under.
-_FIRST_LAYER = {
-    "max_first_layer_norm": "max_norm",
-    "norm_rule": "norm_rule",
-    "bias_lr": "bias_lr",
-    "bias_weight_decay": "bias_weight_decay",
-}
+_FIRST_LAYER = {name: name for name in ("norm_rule", "bias_lr", "bias_weight_decay")}
+_FIRST_LAYER["max_first_layer_norm"] = "max_norm"
 _VARIATION = {name: name for name in ("input_noise", "second_batch", "statistics", "gamma")}
 
 
@@ -131,6 +127,11 @@ def _short_form(cls: type[T]) -> type[T]:
         if len(args) > len(names):
             raise UserError(f"Phase takes {len(names)} fields: {', '.join(names)}")
         for name in given:
+            if name == "adaptive":
+                raise UserError(
+                    "Phase has no field 'adaptive': adaptive SAM is the optimizer 'asam', as in "
+                    "Phase('asam', lr=0.1, rho=0.5, epochs=100)"
+                )
             if name not in allowed:
                 hint, _, _ = nearest(name, allowed).partition("Allowed")
                 hint = hint if hint.startswith("did") else ""
@@ -138,7 +139,11 @@ def _short_form(cls: type[T]) -> type[T]:
                     f"Phase has no field {name!r}: {hint}Allowed: {', '.join(names)}, and by their "
                     "names the options of the optimizer and the groups"
                 )
-        validate(self, **_grouped({**dict(zip(names, args, strict=False)), **given}))
+        placed = dict(zip(names, args, strict=False))
+        for name in placed.keys() & given.keys():
+            values = f"{placed[name]!r} and {given[name]!r}"
+            raise UserError(f"{name} is given twice, {values}: give it once")
+        validate(self, **_grouped({**placed, **given}))
 
     made.__init__ = __init__
     return cls
@@ -165,14 +170,11 @@ class Phase:
 
     Attributes:
         optimizer: Which algorithm takes the steps, with its options.
-        lr: Learning rate.
         epochs: Number of passes over the training set; with `until`, the most.
         batch_size: Examples a step; None is the full batch.
         order: None is a fresh permutation of the examples in every epoch; "fixed" is the first
             epoch's over and over; "replacement" draws every example anew.
         until: Training accuracy or loss to stop at; None trains all epochs.
-        first_layer: What is done to the first layer alone.
-        variation: Changes of the step.
     """
 
     if TYPE_CHECKING:
@@ -186,7 +188,7 @@ class Phase:
             **options: Any,
         ) -> None: ...
 
-    optimizer: Optimizer
+    optimizer: OptimizerSpec
     lr: Annotated[float, Field(gt=0, le=3e38)]
     epochs: Annotated[int, Field(gt=0, le=10**12)]
     batch_size: Annotated[int, Field(gt=0)] | None = None
@@ -230,17 +232,18 @@ class Phase:
     @property
     def noise(self) -> float:
         """Amplitude of the label noise."""
-        return self.optimizer.noise if isinstance(self.optimizer, LabelNoise) else 0.0
+        noisy = self.optimizer.label_noise
+        return noisy.noise if noisy else 0.0
 
     @property
     def weight_decay(self) -> float:
         """Coefficient λ of λθ in the gradient, i.e. (λ/2)‖θ‖² in the loss."""
-        return base_of(self.optimizer).weight_decay
+        return self.optimizer.stepping.weight_decay
 
     @property
     def momentum(self) -> float | None:
         """Momentum of SGD; None is none."""
-        return base_of(self.optimizer).momentum or None
+        return self.optimizer.stepping.momentum or None
 
     @property
     def of_bias(self) -> tuple[float, float]:
@@ -254,8 +257,10 @@ class Phase:
         >>> Phase("sgd", lr=0.1, epochs=3, batch_size=4).steps(10)
         9
         """
+        n = whole_number("n", n, least=1)
         size = self.batch_size or n
-        return (self.epochs if epochs is None else epochs) * -(-n // size)
+        count = self.epochs if epochs is None else whole_number("epochs", epochs, least=0)
+        return count * -(-n // size)
 
     def changed(self, **options: Any) -> Phase:
         """Return the phase with other values of its fields, or of options by their names.
@@ -267,7 +272,7 @@ class Phase:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; fields at their defaults are left out."""
-        return {"optimizer": plain(self.optimizer), **to_dict(self, leave="optimizer")}
+        return {"optimizer": self.optimizer.to_dict(), **to_dict(self, leave="optimizer")}
 
 
 def _grouped(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -278,8 +283,10 @@ def _grouped(given: Mapping[str, Any]) -> dict[str, Any]:
     options = {name: fields.pop(name) for name in list(fields) if name in OPTIONS | {"base"}}
     if optimizer is None:
         raise UserError("Phase needs optimizer")
+    if named is not None and isinstance(fields.get("optimizer"), str | Mapping):
+        raise UserError(f"two optimizers are given, {optimizer!r} and {named!r}: give one")
     if named is not None and optimizer is not named:  # another algorithm, options kept
-        kept = {k: v for k, v in plain(optimizer_of(optimizer, {})).items() if k != "name"}
+        kept = {k: v for k, v in optimizer_of(optimizer, {}).to_dict().items() if k != "name"}
         base = kept.pop("base", {})
         kept |= {k: v for k, v in base.items() if k != "name"}
         options = {**kept, **options}
@@ -291,8 +298,15 @@ def _grouped(given: Mapping[str, Any]) -> dict[str, Any]:
     ):
         changes = {names[name]: fields.pop(name) for name in names if name in fields}
         now: Any = fields.get(group) or cls()
+        for name in names if isinstance(now, Mapping) else ():
+            if name in given and names[name] in now:
+                values = f"{now[names[name]]!r} and {given[name]!r}"
+                raise UserError(
+                    f"{name} is given twice, {values}, once as {group}.{names[name]}: give it once"
+                )
         now = from_dict(cls, now) if isinstance(now, Mapping) else now
-        fields[group] = dataclasses.replace(now, **changes) if changes else now
+        right = isinstance(now, cls)  # anything else is refused with the other fields
+        fields[group] = dataclasses.replace(now, **changes) if right and changes else now
     if isinstance(fields.get("until"), Mapping):
         fields["until"] = from_dict(Until, fields["until"])
     return fields
@@ -316,6 +330,10 @@ class LogGrid:
         >>> LogGrid(per_decade=1, regular=2).epochs((Phase("sgd", lr=0.1, epochs=50),))
         [0, 1, 10, 25, 50]
         """
+        if not isinstance(schedule, tuple | list) or not all(
+            isinstance(phase, Phase) for phase in schedule
+        ):
+            raise UserError(f"schedule must be a list of phases, got {shown(schedule)}")
         total, points, end = sum(phase.epochs for phase in schedule), {0}, 0
         for phase in schedule:
             end += phase.epochs

@@ -20,11 +20,12 @@ from ..engine.philox import OTHERS, key_words, normals, signs, visits, with_orde
 from ..errors import UserError, described
 from ..losses import Loss
 from ..models import Architecture, Params
+from ..models.contract import State, part
 from ..optim import MSAM, LabelNoiseSGD, WrappedOptimizer
-from ..randomness import key, torch_seed
-from .optimizers import LabelNoise, make
+from ..outside.memory import require_memory, saved_per_example
+from ..randomness import key, torch_seed, torch_seeded
 from .schedule import Phase
-from .trainers import State, labelled, part
+from .trainers import labelled
 
 ROWS = 1000  # examples evaluated at a time
 STRIDE = 2**32  # more steps than an epoch has: (epoch, step) as one number
@@ -52,7 +53,7 @@ class TorchTrainer:
         self.x, self.y = self._tensors(data.x_train, data.y_train)
         # A network of the user's own may draw anywhere.
         drawing = any(isinstance(m, nn.modules.dropout._DropoutNd) for m in self.net.modules())
-        self.random = drawing or arch.kind == "module"
+        self.random = drawing or arch.draws
         self.keys = np.stack([key_words(key(seed, use)) for use in USES])
         self.optimizer: torch.optim.Optimizer | None = None
         self.pending: State = {}  # the optimizer's state, until the phase is known
@@ -167,22 +168,16 @@ class TorchTrainer:
 
     def _noisy(self, phase: Phase, y: Tensor, sign: np.ndarray, moment: int) -> Tensor:
         """Return a batch's labels with the phase's label noise."""
-        optimizer = phase.optimizer
-        if not isinstance(optimizer, LabelNoise) or not optimizer.noise:
+        optimizer = phase.optimizer.label_noise
+        if optimizer is None:
             return y
         if optimizer.noise_kind == "sign" and y.is_floating_point():
             signed = torch.from_numpy(sign.astype(self.dtype)).to(self.device)
             return y + optimizer.noise * (signed if y.ndim == 1 else signed[:, None])
         dice = torch.Generator().manual_seed(torch_seed(self.seed, "label_noise", moment))
-        noisy = LabelNoiseSGD(
-            [nn.Parameter(torch.zeros(1))],
-            optimizer.noise,
-            dice,
-            kind=optimizer.noise_kind,
-            classes=self.data.classes,
-            lr=1.0,
-        )
-        return noisy.perturb(y)
+        unused = [nn.Parameter(torch.zeros(1))]  # nothing steps, only labels are drawn
+        options: Any = {"kind": optimizer.noise_kind, "classes": self.data.classes}
+        return LabelNoiseSGD(unused, optimizer.noise, dice, lr=1.0, **options).perturb(y)
 
     def _made(self, phase: Phase) -> torch.optim.Optimizer:
         """Return the phase's optimizer, with the state that waits for it."""
@@ -194,7 +189,7 @@ class TorchTrainer:
             rest = [p for name, p in self.net.named_parameters() if name != "b1"]
             bias = [self.net.get_parameter("b1")]
             groups = [{"params": rest}, {"params": bias, "lr": lr, "weight_decay": weight_decay}]
-        made = make(phase.optimizer, groups, phase.lr, self.net, self.loss)
+        made = phase.optimizer.torch(groups, phase.lr, self.net, self.loss)
         named = dict(self.net.named_parameters())
         for path, value in part(self.pending, "optimizer").items():
             whose, _, rest_of = path.partition("/")
@@ -275,7 +270,33 @@ class TorchTrainer:
             given = tuple(f.shape) if isinstance(f, Tensor) else type(f).__name__
             raise UserError(
                 f"the network's outputs on {len(y)} examples have shape {given}, and the labels "
-                f"need {wanted}: {data.outputs} outputs for each example"
+                f"need {wanted}: give the network {data.outputs} for each example"
+            )
+
+    def require_memory(self, phase: Phase) -> None:
+        """Refuse a batch whose activations, kept for the gradient, do not fit into memory.
+
+        A network that fails is refused by `require_step`.
+        """
+        size = phase.batch_size or len(self.y)
+        if size <= 4 or self.device.type != "cpu":
+            return
+        before = self.state()
+
+        def step(count: int) -> None:
+            rows = slice(0, count)
+            self.loss.torch(self.net(self._batch(self.x, rows)), self.y[rows])
+
+        self.net.train()
+        with torch.random.fork_rng(devices=[]):
+            each = saved_per_example(step)
+        self.load(before)
+        if each is not None:
+            state = 2 * sum(value.nbytes for value in before.values())  # gradients, the optimizer's
+            require_memory(
+                int(each * size) + state,
+                f"a step on {size} examples ({each / 2**20:.3g} MiB of activations each)",
+                "give a smaller batch_size or a smaller network",
             )
 
     def require_step(self, phase: Phase) -> None:
@@ -301,9 +322,10 @@ class TorchTrainer:
     def evaluate(self) -> dict[str, float]:
         """Return loss and zero-one error on both sets, the network in evaluation mode."""
         self.net.eval()
-        row = self._evaluated("train", self.x, self.y)
-        if len(self.data.x_test):
-            row |= self._evaluated("test", *self.test)
+        with torch_seeded(self.seed, "evaluate"):  # a network may draw in evaluation mode too
+            row = self._evaluated("train", self.x, self.y)
+            if len(self.data.x_test):
+                row |= self._evaluated("test", *self.test)
         return row
 
     def _evaluated(self, name: str, inputs: Tensor, labels: Tensor) -> dict[str, float]:

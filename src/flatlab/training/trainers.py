@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..data import Dataset
 from ..engine import CompiledTrainer, unsupported
 from ..errors import UserError
-from ..models import Params, is_chain
+from ..models import Params
+from ..models.contract import State
 from .config import RunConfig
 from .schedule import Phase
 
 TrainerChoice = Literal["auto", "engine", "torch"]
-Kind = Literal["engine", "torch"]
-State = dict[str, NDArray[Any]]  # "params/W1", "buffers/…", "optimizer/…": all that training needs
+TrainerKind = Literal["engine", "torch"]
 
 
 class Trainer(Protocol):
@@ -34,16 +33,6 @@ class Trainer(Protocol):
     def module(self) -> Any: ...  # noqa: D102
 
 
-def part(state: State, name: str) -> Params:
-    """Return one part of a state by the names inside it.
-
-    >>> part({"params/W": np.ones(1), "buffers/b": np.ones(2)}, "params")
-    {'W': array([1.])}
-    """
-    start = f"{name}/"
-    return {key.removeprefix(start): v for key, v in state.items() if key.startswith(start)}
-
-
 def labelled(name: str, arrays: Params) -> State:
     """Return arrays as a part of a state; the inverse of `part`."""
     return {f"{name}/{key}": value for key, value in arrays.items()}
@@ -58,7 +47,7 @@ def finite(state: State) -> bool:
     )
 
 
-def choose(backend: TrainerChoice, config: RunConfig) -> tuple[Kind, list[str]]:
+def choose_trainer(backend: TrainerChoice, config: RunConfig) -> tuple[TrainerKind, list[str]]:
     """Return which trainer takes a run, and what is to be noted of that.
 
     "auto" is the engine where it can and torch elsewhere, with a note.
@@ -66,7 +55,7 @@ def choose(backend: TrainerChoice, config: RunConfig) -> tuple[Kind, list[str]]:
     reason = unsupported(config.loss, config.arch, config.schedule)
     if backend == "engine" and reason:
         raise UserError(f"{reason}: use backend 'auto' or 'torch'")
-    if backend == "auto" and reason and not is_chain(config.arch):
+    if backend == "auto" and reason and config.arch.chain is None:
         return "torch", []  # as every network of its kind
     if backend == "auto" and reason:
         return "torch", [f"trained by torch autograd, not the compiled engine: {reason}"]
@@ -74,7 +63,7 @@ def choose(backend: TrainerChoice, config: RunConfig) -> tuple[Kind, list[str]]:
 
 
 def trainer_of(
-    kind: Kind, config: RunConfig, state: State, data: Dataset, device: str = "cpu"
+    kind: TrainerKind, config: RunConfig, state: State, data: Dataset, device: str = "cpu"
 ) -> Trainer:
     """Return the trainer, in this state."""
     made: Any = CompiledTrainer

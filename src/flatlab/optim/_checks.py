@@ -1,16 +1,53 @@
-"""The check that a loss is a mean over examples, which m-SAM needs because it splits batches."""
+"""Checks of what a user gives: each returns a plain value, or raises and says what is allowed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import UserError
 
-Loss = Callable[[Any, Tensor], Tensor]
+LossFunction = Callable[[Any, Tensor], Tensor]
+
+
+def number(value: Any) -> float:
+    """Return a real number, or a tensor of one, as a float; NaN for anything else.
+
+    >>> number(torch.tensor(0.5)), number("0.5"), number(True)
+    (0.5, nan, nan)
+    """
+    if isinstance(value, Tensor) and value.numel() == 1 and value.dtype != torch.bool:
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return float("nan")
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond 1e308
+        return float("inf")
+
+
+def not_negative(name: str, value: Any) -> float:
+    """Return a finite number >= 0; refuse anything else.
+
+    >>> not_negative("rho", -0.1)
+    Traceback (most recent call last):
+    flatlab.errors.UserError: rho must be a finite number >= 0, got -0.1
+    """
+    found = number(value)
+    if not 0 <= found < float("inf"):
+        raise UserError(f"{name} must be a finite number >= 0, got {value!r}")
+    return found
+
+
+def module(value: Any, remedy: str) -> nn.Module:
+    """Return a network; refuse anything else, and say what to do."""
+    if not isinstance(value, nn.Module):
+        raise UserError(f"model must be a torch.nn.Module, got {type(value).__name__}: {remedy}")
+    return value
 
 
 def scalar(loss: Any) -> Tensor:
@@ -27,12 +64,13 @@ def scalar(loss: Any) -> Tensor:
     return loss
 
 
-def check_mean(loss: Loss, output: Any, y: Tensor, m: int) -> None:
+def check_mean(loss: LossFunction, output: Any, y: Tensor, m: int) -> None:
     """Refuse a loss whose value on a batch is not the mean of its values on groups of m examples.
 
-    An example is a loss with class weights or an ignored label that divides by the total weight of
-    the group: with m = 1 the weights cancel. A loss that is not finite, that draws random numbers,
-    or whose output does not have one row for each example is not checked.
+    m-SAM splits batches, so it needs a mean. A loss with class weights or an ignored label is none
+    if it divides by the total weight of the group: with m = 1 the weights cancel. A loss that is
+    not finite, that draws random numbers, or whose output does not have one row for each example is
+    not checked.
 
     >>> f, y = torch.tensor([1.0, 2.0]), torch.zeros(2)
     >>> check_mean(lambda f, y: (f - y).square().mean(), f, y, 1)

@@ -1,4 +1,4 @@
-"""The two-layer networks in torch: the meaning of `TwoLayer`."""
+"""The scalar networks in torch: the meaning of `TwoLayer` and `Deep`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from .chains import NORM_EPSILON, TwoLayer
+from .chains import NORM_EPSILON, Chain
 from .contract import Params
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -19,8 +19,10 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class TwoLayerNet(nn.Module):
-    """f(x) = W2 · N(σ(W1 x + b1)), with N the identity, simplified or standard Batch- or LayerNorm.
+class ChainNet(nn.Module):
+    """f(x) = W_D · N(σ(W_{D−1} ⋯ σ(W1 x + b1))), with a bias in the first layer at most.
+
+    N is the identity or, in two layers, simplified or standard Batch- or LayerNorm.
 
     Simplified BatchNorm divides neuron j by its root mean square over the whole training set, in
     training and at test time alike, and gradients flow through it; so the network carries the
@@ -34,12 +36,11 @@ class TwoLayerNet(nn.Module):
     # Plain attributes: `get_parameter` refuses the tensors that torch.func puts in their place.
     W1: Tensor
     b1: Tensor
-    W2: Tensor
     gamma: Tensor
     beta: Tensor
     x_train: Tensor
 
-    def __init__(self, arch: TwoLayer, params: Params, x_train: Tensor):
+    def __init__(self, arch: Chain, params: Params, x_train: Tensor | None):
         super().__init__()
         self.arch = arch
         self.constant_statistics = False
@@ -60,6 +61,8 @@ class TwoLayerNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the outputs, of shape (examples,)."""
         u = self.hidden(x)
+        for number in range(2, self.arch.depth):
+            u = torch.relu(nn.functional.linear(u, getattr(self, f"W{number}")))
         if self.arch.norm == "layer":
             size = torch.linalg.vector_norm(u, dim=-1, keepdim=True)
             u = u / size.clamp(min=self.arch.ln_epsilon)
@@ -73,4 +76,5 @@ class TwoLayerNet(nn.Module):
             of = u if layer else self._on_training_set()
             variance, mean = torch.var_mean(of, -1 if layer else 0, correction=0, keepdim=True)
             u = self.gamma * (u - mean) / torch.sqrt(variance + NORM_EPSILON) + self.beta
-        return u @ self.W2
+        last: Tensor = getattr(self, self.arch.last_layer)
+        return u @ last

@@ -1,0 +1,1 @@
+"""What lies outside flatlab: the user's functions by name, progress, tables in a notebook."""

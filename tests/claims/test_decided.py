@@ -47,6 +47,7 @@ def test_the_stored_verdict_of_an_experiment_is_shown(main, tmp_path):
     assert "by experiment: holds" in out and "(1 hold; results/wen2023-fig4-lab)" in out
     code, out, _ = main("verify", "wen2023.fig4", "--show")
     assert "by experiment: holds (1 hold; results/wen2023-fig4-lab)" in out
+    Path("elsewhere").mkdir()
     assert found_of(main, "--results", "elsewhere") is None
 
 
@@ -62,8 +63,26 @@ def test_of_several_results_those_that_decide_most_are_shown(main, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"format": 1}', '{"format": 2}'])
-def test_results_that_cannot_be_read_are_passed_over(main, tmp_path, text):
+def test_results_that_cannot_be_read_are_named_and_passed_over(main, tmp_path, text):
     store(tmp_path / "all" / "good", {"wen2023.fig4.worse": ("yes", None)})
-    (tmp_path / "all" / "bad").mkdir()
-    (tmp_path / "all" / "bad" / "results.json").write_text(text)
-    assert found_of(main, "--results", tmp_path / "all")["verdict"] == "not assessed"
+    bad = tmp_path / "all" / "bad" / "results.json"
+    bad.parent.mkdir()
+    bad.write_text(text)
+    command = ("verify", "wen2023.fig4", "--results", tmp_path / "all")
+    code, out, err = main(*command, "--json")
+    document = json.loads(out)
+    assert (code, err) == (0, "")
+    assert document["claims"][0]["decided"]["verdict"] == "not assessed"
+    (warning,) = document["warnings"]
+    assert str(bad) in warning and "run the command that made it again" in warning
+    code, out, err = main(*command)
+    assert code == 0 and "not assessed" in out
+    assert err == f"flatlab: warning: passed over: {warning}\n"
+
+
+def test_a_folder_of_results_that_does_not_exist_is_an_error(main, tmp_path):
+    (tmp_path / "file").write_text("")
+    for name in ("nowhere", "file"):
+        code, out, err = main("verify", "wen2023.fig4", "--results", tmp_path / name)
+        assert (code, out) == (2, "") and err.count("\n") == 1
+        assert f"there is no folder {tmp_path / name}" in err

@@ -219,8 +219,8 @@ def test_verify_prints_a_table_and_counts(main, registry):
     registry("good", "corrected", "threads", "there", "missing", "words", "later")
     code, stdout, stderr = main("verify", "--jobs", "1")
     assert (code, stderr) == (0, "")
-    assert re.search(r"made\.good +identity +2 = 2 +✓ holds +\d+\.\d\d", stdout)
-    assert re.search(r"made\.corrected +identity +2 = 2 +✓\* holds corrected", stdout)
+    assert re.search(r"made\.good +identity +2 = 2 ± 2e-09 +✓ holds +\d+\.\d\d", stdout)
+    assert re.search(r"made\.corrected +identity +2 = 2 ± 2e-09 +✓\* holds corrected", stdout)
     assert re.search(r"made\.there .*flatlab run wen2023/table1 +→ by experiment", stdout)
     assert "made.words" not in stdout and "made.later" not in stdout
     counts = "2 holds, 1 holds corrected, 2 by experiment, 1 not checkable, 1 not yet"
@@ -249,7 +249,7 @@ def test_show_prints_the_evidence(main, registry):
     for text in ("✓* holds corrected", "page 1", "says: 1 + 1 = 2", "printed: 1 + 1 = 3",
                  "note: only for integers", "errata: E1", "[0.1871, 0.8129]"):  # fmt: skip
         assert text in stdout
-    assert re.search(r"as printed: one and one +2 = 3 +✗", stdout)
+    assert re.search(r"as printed: one and one +2 = 3 ± 3e-09 +✗", stdout)
     assert re.search(r"two is a number +yes +✓", stdout)
     assert main("verify", "--show", "made.missing")[1].count("not yet there") == 1
 
@@ -270,7 +270,7 @@ def test_verify_prints_one_json_document(main, registry):
                          "expected", "word", "seconds", "lines", "note", "experiment"}  # fmt: skip
     assert good["lines"][2] == {
         "what": "one and one", "measured": 2.0, "relation": "=", "expected": 2.0, "holds": True,
-        "of_printed": False, "low": None, "high": None,
+        "of_printed": False, "low": None, "high": None, "tolerance": 2e-9,
     }  # fmt: skip
 
 
@@ -346,8 +346,8 @@ def test_the_page_is_made_of_the_registry_and_of_evidence(tmp_path, monkeypatch,
     assert re.findall(r"^### (\w+)$", text, flags=re.MULTILINE) == list(ERRATA)
     section = text.partition("### E1\n")[2].partition("### E2\n")[0]
     assert "`made.corrected`: holds corrected." in section
-    assert "| as printed: one and one | 2 | = 3 | no |" in section
-    assert "| one and one | 2 | = 2 | yes |" in section
+    assert "| as printed: one and one | 2 | = 3 ± 3e-09 | no |" in section
+    assert "| one and one | 2 | = 2 ± 2e-09 | yes |" in section
 
 
 def test_the_page_is_not_made_of_surprises(tmp_path, monkeypatch, registry):

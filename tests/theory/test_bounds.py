@@ -250,7 +250,7 @@ def test_batch_norm_value_needs_xor(data):
     )
 
 
-@pytest.mark.parametrize("depth", [1, 0, -2, 2.0, True])
+@pytest.mark.parametrize("depth", [1, 0, -2, 2.5, True])
 def test_depth_is_checked(depth):
     with pytest.raises(UserError) as caught:
         bias_floor(xor(n_test=0), depth=depth)

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from flatlab.errors import UserError
 from flatlab.theory import rademacher
@@ -39,6 +40,13 @@ def test_drawn_signs_are_within_their_standard_error():
     drawn = finite_class(values, draws=20_000, rng=np.random.default_rng(1))
     assert abs(drawn.value - finite_class(values).value) < 4 * drawn.standard_error
     assert drawn.signs == 20_000
+
+
+def test_drawn_signs_have_the_standard_error_of_scipy():
+    found = finite_class([[1.0, 2.0, 3.0]], draws=5, rng=np.random.default_rng(1))
+    drawn = np.random.default_rng(1).choice([-1.0, 1.0], size=(5, 3)) @ [1.0, 2.0, 3.0] / 3
+    assert found.value == pytest.approx(drawn.mean(), rel=1e-12)
+    assert found.standard_error == pytest.approx(stats.sem(drawn), rel=1e-12)
 
 
 def test_a_class_too_large_for_one_piece_is_the_same(monkeypatch):

@@ -14,25 +14,21 @@ lines inside `printed`, which must fail. Together the lines give the claim its `
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, SupportsFloat
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy import special
 
 from ..randomness import generator
-from ..theory.frequencies import CONFIDENCE, clopper_pearson
+from .lines import Line, Lines
 
-Kind = Literal["definition", "identity", "construction", "inequality", "rate", "probabilistic",
+ClaimKind = Literal["definition", "identity", "construction", "inequality", "rate", "probabilistic",
                "empirical", "text"]  # fmt: skip
-Relation = Literal["=", "≤", "≥", "<", ">", "is", "in"]
 Word = Literal["holds", "holds corrected", "consistent", "refuted", "fails", "broken",
                "by experiment", "not checkable", "not yet"]  # fmt: skip
 
-KINDS: dict[Kind, str] = {
+KINDS: dict[ClaimKind, str] = {
     "definition": "what a term means, tried on examples",
     "identity": "two sides that must be equal",
     "construction": "parameters with promised properties",
@@ -53,155 +49,6 @@ WORDS: dict[Word, str] = {
     "not checkable": "no finite computation decides it; the reason is given",
     "not yet": "listed, its check is still to be written",
 }
-
-CONTRADICTION = 0.999
-CLEARLY = 1e-6
-"""Relative error above which a printed statement counts as wrong."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """One piece of evidence.
-
-    Attributes:
-        what: What was measured, with its sizes.
-        measured: The number.
-        relation: How it should stand to `expected`.
-        expected: The number it should have, or the bound.
-        holds: Whether it does, within the tolerance; None for a number that is only shown.
-        of_printed: Whether it is about the statement as printed, which is known to be wrong.
-        low: Lower end of the 95 % interval of `measured`, if it is random.
-        high: Upper end of it.
-    """
-
-    what: str
-    measured: float
-    relation: Relation
-    expected: float
-    holds: bool | None
-    of_printed: bool = False
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def clear(self) -> bool:
-        """Whether the two numbers are finite and differ by more than rounding."""
-        scale = max(math.fabs(self.measured), math.fabs(self.expected))
-        apart = math.fabs(self.measured - self.expected) > CLEARLY * scale
-        return math.isfinite(scale) and apart
-
-
-def equal(
-    what: str, measured: SupportsFloat, expected: SupportsFloat, rel: float = 1e-9, abs: float = 0
-) -> Line:
-    """Return a line that requires equality up to rounding."""
-    m, e = float(measured), float(expected)
-    return Line(what, m, "=", e, math.isclose(m, e, rel_tol=rel, abs_tol=abs))
-
-
-def near_zero(what: str, measured: SupportsFloat, tolerance: float = 1e-10) -> Line:
-    """Return a line that requires a zero: the largest error of many, a loss, a distance."""
-    m = float(measured)
-    return Line(what, m, "≤", tolerance, -tolerance <= m <= tolerance)
-
-
-def at_least(
-    what: str, measured: SupportsFloat, bound: SupportsFloat, slack: float = 1e-10
-) -> Line:
-    """Return a line that requires measured ≥ bound, up to a slack relative to the bound's size."""
-    m, b = float(measured), float(bound)
-    return Line(what, m, "≥", b, m >= b - slack * max(1.0, math.fabs(b)))
-
-
-def at_most(what: str, measured: SupportsFloat, bound: SupportsFloat, slack: float = 1e-10) -> Line:
-    """Return a line that requires measured ≤ bound, up to a slack relative to the bound's size."""
-    m, b = float(measured), float(bound)
-    return Line(what, m, "≤", b, m <= b + slack * max(1.0, math.fabs(b)))
-
-
-def above(what: str, measured: SupportsFloat, bound: SupportsFloat) -> Line:
-    """Return a line that requires measured > bound, strictly."""
-    return Line(what, float(measured), ">", float(bound), float(measured) > float(bound))
-
-
-def below(what: str, measured: SupportsFloat, bound: SupportsFloat) -> Line:
-    """Return a line that requires measured < bound, strictly."""
-    return Line(what, float(measured), "<", float(bound), float(measured) < float(bound))
-
-
-def true(what: str, fact: bool | np.bool_) -> Line:
-    """Return a line for a fact that must be true."""
-    return Line(what, float(bool(fact)), "is", 1.0, bool(fact))
-
-
-def shown(what: str, measured: SupportsFloat) -> Line:
-    """Return a line that shows a number and judges nothing."""
-    return Line(what, float(measured), "is", float(measured), None)
-
-
-def frequency(
-    what: str, hits: int, trials: int, *, at_most: float | None = None,
-    at_least: float | None = None,
-) -> Line:  # fmt: skip
-    """Return a measured frequency that must be at most, or at least, a probability.
-
-    It fails if the whole two-sided 99.9 % Clopper–Pearson interval lies on the wrong side. So it
-    can contradict a bound on a probability, but it cannot confirm one that is nearly attained. The
-    interval shown is the 95 % one.
-
-    >>> frequency("failures", 1, 100, at_most=0.05).holds
-    True
-    >>> frequency("failures", 30, 100, at_most=0.05).holds
-    False
-    """
-    low, high = clopper_pearson(hits, trials)
-    least, most = clopper_pearson(hits, trials, CONTRADICTION)
-    if at_most is not None:
-        return Line(what, hits / trials, "≤", at_most, least <= at_most, low=low, high=high)
-    if at_least is None:
-        raise ValueError("frequency needs at_most or at_least")
-    return Line(what, hits / trials, "≥", at_least, most >= at_least, low=low, high=high)
-
-
-def estimate(what: str, samples: ArrayLike, expected: float, sigmas: float = 4.0) -> Line:
-    """Return a Monte-Carlo mean that must be within some standard errors of a number."""
-    values = np.asarray(samples, dtype=float)
-    mean, error = float(values.mean()), float(values.std(ddof=1) / math.sqrt(values.size))
-    half = special.ndtri((1 + CONFIDENCE) / 2) * error
-    holds = math.fabs(mean - expected) <= sigmas * error + 1e-12 * max(1.0, math.fabs(expected))
-    return Line(what, mean, "=", float(expected), holds, low=mean - half, high=mean + half)
-
-
-def slope(
-    what: str, x: ArrayLike, y: ArrayLike, *, at_most: float | None = None,
-    near: float | None = None, within: float = 0.3,
-) -> Line:  # fmt: skip
-    """Return the slope of log y over log x with its 95 % interval.
-
-    With `at_most` it fails if the slope is larger; with `near`, if the slope differs from it by
-    more than `within`. The interval is only shown.
-
-    >>> slope("a line", [1, 2, 4], [3, 6, 12], near=1.0).holds
-    True
-    """
-    from scipy import stats  # slow to import
-
-    found = stats.linregress(np.log(np.asarray(x, float)), np.log(np.asarray(y, float)))
-    count = np.asarray(x).size
-    if count < 3:
-        raise ValueError("a slope needs three points or more")
-    half = special.stdtrit(count - 2, (1 + CONFIDENCE) / 2) * found.stderr
-    value, low, high = float(found.slope), float(found.slope - half), float(found.slope + half)
-    if near is not None:
-        return Line(what, value, "=", near, math.fabs(value - near) <= within, low=low, high=high)
-    if at_most is None:
-        raise ValueError("slope needs at_most or near")
-    return Line(what, value, "≤", at_most, value <= at_most, low=low, high=high)
-
-
-def printed(line: Line) -> Line:
-    """Mark a line as being about the printed statement: it must fail."""
-    return replace(line, what=f"as printed: {line.what}", of_printed=True)
 
 
 @dataclass(frozen=True)
@@ -225,7 +72,12 @@ class Trial:
         return thorough if self.thorough else quick
 
 
-Check = Callable[[Trial], Iterable[Line]]
+Check = Callable[[Trial], Lines]
+
+
+def printed(line: Line) -> Line:
+    """Mark a line as being about the printed statement: it must fail."""
+    return replace(line, what=f"as printed: {line.what}", of_printed=True)
 
 
 @dataclass(frozen=True)
@@ -247,7 +99,7 @@ class Claim:
 
     id: str
     where: str
-    kind: Kind
+    kind: ClaimKind
     says: str
     as_printed: str = ""
     errata: tuple[str, ...] = ()
@@ -291,7 +143,7 @@ class Evidence:
 def claim(
     id: str,
     where: str,
-    kind: Kind,
+    kind: ClaimKind,
     says: str,
     *,
     as_printed: str = "",
@@ -299,18 +151,10 @@ def claim(
     expected: Word | None = None,
     note: str = "",
 ) -> Callable[[Check], Claim]:
-    """Turn the decorated check into a claim.
+    """Turn the decorated check into a claim; the arguments are the attributes of `Claim`.
 
-    Args:
-        id: "source.place".
-        where: Section, theorem or equation.
-        kind: One of `KINDS`.
-        says: The statement in our words; the corrected one where the printed one is wrong.
-        as_printed: The wrong statement as it is printed. The check then has `printed` lines.
-        errata: Errata that it decides.
-        expected: By default "consistent" for a rate, "holds corrected" where something else is
-            printed, and "holds" otherwise.
-        note: What the check cannot show.
+    With `as_printed` the check needs `printed` lines. By default `expected` is "consistent" for a
+    rate, "holds corrected" where something else is printed, and "holds" otherwise.
     """
     word: Word = expected or (
         "consistent" if kind == "rate" else "holds corrected" if as_printed else "holds"
@@ -322,21 +166,26 @@ def claim(
     return made
 
 
-def by_experiment(id: str, where: str, says: str, experiment: str, note: str = "") -> Claim:
-    """Return a claim about training, which an experiment decides."""
-    return Claim(
-        id, where, "empirical", says, expected="by experiment", note=note, experiment=experiment
-    )
+def by_experiment(
+    id: str, where: str, says: str, experiment: str = "", *, note: str = "", as_printed: str = "",
+    errata: tuple[str, ...] = (),
+) -> Claim:  # fmt: skip
+    """Return a claim about training; by default the experiment of the same name decides it."""
+    by = experiment or id.replace(".", "/", 1)
+    return Claim(id, where, "empirical", says, as_printed, errata, "by experiment", note, by)
 
 
 def not_checkable(
-    id: str, where: str, kind: Kind, says: str, why: str, as_printed: str = "",
+    id: str, where: str, kind: ClaimKind, says: str, why: str, as_printed: str = "",
     errata: tuple[str, ...] = (),
 ) -> Claim:  # fmt: skip
     """Return a claim that no finite computation decides, or whose words alone are misprinted."""
     return Claim(id, where, kind, says, as_printed, errata, "not checkable", why)
 
 
-def not_yet(id: str, where: str, kind: Kind, says: str) -> Claim:
-    """Return a claim that is only listed."""
-    return Claim(id, where, kind, says, expected="not yet")
+def not_yet(source: str, *rows: tuple[str, str, ClaimKind, str]) -> tuple[Claim, ...]:
+    """Return claims that are only listed, each from its place, where, kind and statement."""
+    return tuple(
+        Claim(f"{source}.{place}", where, kind, says, expected="not yet")
+        for place, where, kind, says in rows
+    )

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ..experiments.results import NOT_THE_PAPERS, Judged, Results, Word
+from ..experiments.results import NOT_THE_PAPERS, Judged, Results, VerdictWord
 from .contract import Claim
 
 
 @dataclass(frozen=True)
 class Decided:
-    """What stored results say of a claim.
+    """What stored results say of a claim: how many of its verdicts hold, fail and are open.
 
-    Attributes:
-        verdict: "fails" if one of its verdicts does, "holds" if all do, else "not assessed".
-        holds: How many of its verdicts hold.
-        fails: How many fail.
-        open: How many are not assessed.
-        preset: The preset they come from.
-        folder: Where the results are.
+    The `verdict` is "fails" if one of them does, "holds" if all do, else "not assessed".
     """
 
-    verdict: Word
+    verdict: VerdictWord
     holds: int
     fails: int
     open: int
@@ -36,22 +29,25 @@ class Decided:
         said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         return f"{self.verdict} ({said}; {self.folder})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return asdict(self)
-
 
 def decided(claim: Claim, results: Mapping[Path, Results]) -> Decided | None:
     """Return what results say of a claim, or None if they say nothing.
 
-    Of several results those count that decide most of the claim's verdicts; of equals the first.
+    Of several results those count that decide a verdict at all, then those with a preset's own
+    settings (another number of seeds is no other setting), then those that decide most of the
+    claim's verdicts; of equals the first.
     """
     found = [
-        _counted(verdicts, made.preset, folder)
+        (_counted(verdicts, made.preset, folder), made.changes.keys() <= {"seeds"})
         for folder, made in results.items()
         if (verdicts := _verdicts(claim, made))
     ]
-    return max(found, key=lambda one: one.holds + one.fails, default=None)
+
+    def rank(each: tuple[Decided, bool]) -> tuple[bool, bool, int]:
+        decides = each[0].holds + each[0].fails
+        return decides > 0, each[1], decides
+
+    return max(found, key=rank)[0] if found else None
 
 
 def _verdicts(claim: Claim, results: Results) -> Sequence[Judged]:
@@ -68,5 +64,5 @@ def _verdicts(claim: Claim, results: Results) -> Sequence[Judged]:
 def _counted(verdicts: Sequence[Judged], preset: str, folder: Path) -> Decided:
     words = [v.verdict for v in verdicts]
     holds, fails = words.count("holds"), words.count("fails")
-    word: Word = "fails" if fails else "holds" if holds == len(words) else "not assessed"
+    word: VerdictWord = "fails" if fails else "holds" if holds == len(words) else "not assessed"
     return Decided(word, holds, fails, len(words) - holds - fails, preset, folder.as_posix())

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from ..data import Dataset, from_arrays
+from ..data import Dataset, cube, from_arrays
 from ..measures import Effort, Measure, Measured
 from ..models import Chain, Params, TwoLayer
 from ..problem import Problem
@@ -23,10 +24,8 @@ def random_data(rng: np.random.Generator, n: int, d: int) -> Dataset:
 
 def random_network(rng: np.random.Generator, arch: Chain, data: Dataset) -> Solution:
     """Return a network with independent Gaussian parameters."""
-    params: Params = {
-        name: rng.normal(size=shape) / math.sqrt(shape[-1])
-        for name, shape in arch.shapes(data.d).items()
-    }
+    shapes = arch.shapes(data.d)
+    params: Params = {k: rng.normal(size=s) / math.sqrt(s[-1]) for k, s in shapes.items()}
     return Solution(arch, params, data)
 
 
@@ -34,11 +33,9 @@ def random_networks(
     arch: Chain, data: Dataset, rng: np.random.Generator, count: int
 ) -> Iterator[Solution]:
     """Yield networks with Gaussian parameters, each layer scaled by a factor of 1/10 to 10."""
+    shapes = arch.shapes(data.d)
     for _ in range(count):
-        params = {
-            name: rng.normal(size=shape) * 10 ** rng.uniform(-1, 1)
-            for name, shape in arch.shapes(data.d).items()
-        }
+        params = {k: rng.normal(size=s) * 10 ** rng.uniform(-1, 1) for k, s in shapes.items()}
         yield Solution(arch, params, data)
 
 
@@ -64,18 +61,41 @@ def lowest(
         if not torch.isfinite(total):
             break
         best = min(best, float(total.detach()))
-        for p, g in zip(
-            params, torch.autograd.grad(total, params, materialize_grads=True), strict=True
-        ):
+        slopes = torch.autograd.grad(total, params, materialize_grads=True)
+        for p, g in zip(params, slopes, strict=True):
             p.grad = g
         optimizer.step()
     return best
 
 
+def cube_errors(solution: Solution) -> Array:
+    """Return f − x1·x2 on the whole cube."""
+    x = cube(solution.data.d)
+    return solution.outputs(x) - x[:, 0] * x[:, 1]
+
+
+def first_layer_times(K: float, solution: Solution) -> Solution:
+    """Return the network with W1 and b1 multiplied by K."""
+    params = solution.params
+    return solution.with_params(W1=K * params["W1"], b1=K * params["b1"])
+
+
+def with_idle(made: Solution, W1: ArrayLike, b1: float, gamma: float) -> Solution:
+    """Return a network with BatchNorm whose neurons from the fifth on are live, with W2 = 0."""
+    params = {name: np.array(made.params[name]) for name in ("W1", "b1", "W2", "gamma")}
+    params["W1"][4:], params["b1"][4:], params["W2"][4:], params["gamma"][4:] = W1, b1, 0.0, gamma
+    return made.with_params(**params)
+
+
+def nearest_kink(solution: Solution) -> float:
+    """Return the least |w_j·x_i + b_j| of a first-layer neuron at a training point."""
+    h = solution.data.x_train @ solution.params["W1"].T + solution.params["b1"]
+    return float(np.abs(h).min())
+
+
 def point_norms(x: Array) -> Array:
     """Return ‖x'_i‖ with x' = (x, 1)."""
-    norms: Array = np.sqrt(np.sum(x**2, 1) + 1)
-    return norms
+    return np.asarray(np.sqrt(np.sum(x**2, 1) + 1))
 
 
 def random_interpolator(rng: np.random.Generator, arch: TwoLayer, data: Dataset) -> Solution:

@@ -14,14 +14,16 @@ import difflib
 import fnmatch
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError, unknown
+from ..errors import UserError, unknown, whole_number
 from ..experiments import CATALOGUE
 from ..experiments.results import stored
 from ..jobs import Job, Outcome, run_jobs, usable_cores
+from ..outside.functions import Report
+from ..outside.tables import html_table
 from . import Claim, Line, Trial, claims
 from .contract import Word
 from .decided import Decided, decided
@@ -30,7 +32,7 @@ TARGET = "flatlab.claims.verifying:check_claims"
 # Words for claims that have neither a check nor an experiment to decide them.
 UNCHECKED: tuple[Word, ...] = ("not checkable", "not yet")
 # Called as on_event(id, kind) with kind "started" or "finished".
-OnEvent = Callable[[str, str], None]
+OnCheck = Callable[[str, str], None]
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,7 @@ class Result:
     """A claim and the result of its check.
 
     Attributes:
-        claim: The claim.
         word: The word that its check gives; without a check, the claim's own word.
-        seconds: How long the check took.
-        lines: The evidence.
         error: Why the check ended without evidence, or "".
         decided: What stored results say of it, if an experiment decides it and there are any.
     """
@@ -75,6 +74,27 @@ class Result:
         numbers = [line for line in fair if line.relation != "is"]
         return next(iter([*wrong, *numbers, *fair, *judged]), None)
 
+    @property
+    def measured(self) -> str:
+        """What decides it, in a few words."""
+        if self.decisive is not None:
+            return self.decisive.comparison()
+        return "error" if self.error else str(self.decided or self.whereto)
+
+    def __repr__(self) -> str:
+        return f"Result({self.claim.id} {self.word}: {self.measured})"
+
+    def _repr_html_(self) -> str:
+        """Return the statement and its evidence for a notebook."""
+        marks = {True: "✓", False: "✗", None: ""}
+        rows = [
+            {"evidence": line.what, "measured": line.comparison(), "": marks[line.holds]}
+            for line in self.lines
+        ]
+        notes = [text for text in (self.error, self.claim.note) if text]
+        title = f"{self.claim.id}, {self.word}: {self.claim.says}"
+        return html_table(rows, title, notes if rows else [*notes, self.measured])
+
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain values."""
         claim = self.claim
@@ -85,7 +105,7 @@ class Result:
             "seconds": round(self.seconds, 3), "lines": [asdict(line) for line in self.lines],
             "error": self.error, "note": claim.note, "experiment": claim.experiment,
             "experiment_exists": claim.experiment in CATALOGUE if claim.experiment else None,
-            "decided": self.decided.to_dict() if self.decided else None,
+            "decided": asdict(self.decided) if self.decided else None,
         }  # fmt: skip
 
 
@@ -95,10 +115,8 @@ class Verification:
 
     Attributes:
         results: One for each claim, except those that an interrupt left unchecked.
-        seed: The seed of the random instances.
-        thorough: Whether the larger sizes were used.
-        seconds: From beginning to end.
         left: Ids of claims that were to be checked when an interrupt came.
+        warnings: Stored results that cannot be read, and why.
     """
 
     results: tuple[Result, ...]
@@ -106,11 +124,30 @@ class Verification:
     thorough: bool
     seconds: float
     left: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def surprises(self) -> tuple[Result, ...]:
         """The results that are not as expected."""
         return tuple(result for result in self.results if not result.as_expected)
+
+    def __repr__(self) -> str:
+        return f"Verification({self.summary()})"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the claims for a notebook."""
+        rows = [
+            {"id": r.claim.id, "kind": r.claim.kind, "measured": r.measured, "verdict": r.word}
+            for r in self.results
+        ]
+        return html_table(rows, self.summary(), self.warnings)
+
+    def summary(self) -> str:
+        """Count the words: one line."""
+        words = collections.Counter(str(result.word) for result in self.results)
+        said = "".join(f", {count} {word}" for word, count in words.items())
+        left = f"; {len(self.left)} left unchecked" if self.left else ""
+        return f"{len(self.results)} claims{said}{left}"
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Return how often each word was said, by source."""
@@ -129,6 +166,7 @@ class Verification:
             "counts": self.counts(),
             "surprises": [result.claim.id for result in self.surprises],
             "left": list(self.left),
+            "warnings": list(self.warnings),
             "claims": [result.to_dict() for result in self.results],
         }
 
@@ -184,7 +222,7 @@ def verify(
     seed: int = 0,
     thorough: bool = False,
     workers: int | None = None,
-    on_event: OnEvent | None = None,
+    on_event: OnCheck | None = None,
     results: Path | None = None,
 ) -> Verification:
     """Run the checks of the claims, and look up what experiments decided.
@@ -198,32 +236,27 @@ def verify(
         results: The folder of all results, where verdicts of experiments are stored.
     """
     started, registry = time.monotonic(), claims()
+    seed = whole_number("seed", seed, least=0)
+    workers = usable_cores() if workers is None else whole_number("workers", workers, least=1)
     wanted = [registry[id] for id in ids]
     asked = results is not None and any(claim.experiment for claim in wanted)
-    there = stored(results) if results is not None and asked else {}
-    found = {
-        claim.id: Result(claim, claim.expected, decided=decided(claim, there))
-        for claim in wanted
-        if claim.check is None
-    }
+    there, warnings = stored(results) if results is not None and asked else ({}, ())
+    unchecked = [claim for claim in wanted if claim.check is None]
+    found = {c.id: Result(c, c.expected, decided=decided(c, there)) for c in unchecked}
     pool = _Checks(seed, thorough, on_event or (lambda id, kind: None))
     left = [claim.id for claim in wanted if claim.check is not None]
     while left and not pool.interrupted:
-        left = pool.run(left, usable_cores() if workers is None else workers)
+        left = pool.run(left, workers)
     found |= {id: _decode(registry[id], plain) for id, plain in pool.found.items()}
-    return Verification(
-        tuple(found[claim.id] for claim in wanted if claim.id in found),
-        seed,
-        thorough,
-        time.monotonic() - started,
-        tuple(left),
-    )
+    checked = tuple(found[claim.id] for claim in wanted if claim.id in found)
+    seconds = time.monotonic() - started
+    return Verification(checked, seed, thorough, seconds, tuple(left), warnings)
 
 
 class _Checks:
     """Collects results from all jobs as they come in."""
 
-    def __init__(self, seed: int, thorough: bool, on_event: OnEvent) -> None:
+    def __init__(self, seed: int, thorough: bool, on_event: OnCheck) -> None:
         self.seed, self.thorough, self.on_event = seed, thorough, on_event
         self.found: dict[str, dict[str, Any]] = {}
         self.under_way: dict[str, str] = {}
@@ -232,14 +265,8 @@ class _Checks:
     def run(self, ids: Sequence[str], workers: int) -> list[str]:
         """Deal the claims out and run them; return those that a dead process left unchecked."""
         hands = [ids[k::workers] for k in range(min(workers, len(ids)))]
-        jobs = [
-            Job(
-                f"checks {k}",
-                TARGET,
-                {"ids": hand, "seed": self.seed, "thorough": self.thorough},
-            )
-            for k, hand in enumerate(hands)
-        ]
+        trial = {"seed": self.seed, "thorough": self.thorough}
+        jobs = [Job(f"checks {k}", TARGET, {"ids": hand, **trial}) for k, hand in enumerate(hands)]
         for outcome in run_jobs(jobs, len(jobs), self.hear):
             self.close(outcome)
         return [id for id in ids if id not in self.found]
@@ -264,7 +291,7 @@ class _Checks:
                 self.on_event(id, "finished")
 
 
-def check_claims(payload: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> Any:
+def check_claims(payload: dict[str, Any], report: Report) -> Any:
     """Run the checks of some claims, one after the other: the function of a job."""
     trial = Trial(payload["seed"], payload["thorough"])
     results: dict[str, dict[str, Any]] = {}
@@ -288,23 +315,7 @@ def check(claim: Claim, trial: Trial) -> Result:
         text = f"the check raised {type(error).__name__}: {' '.join(str(error).split())}"
         return Result(claim, "broken", time.perf_counter() - started, error=text)
     seconds = time.perf_counter() - started
-    return Result(claim, evidence.word, seconds, tuple(map(_plain, evidence.lines)))
-
-
-def _plain(line: Line) -> Line:
-    """Return the line with plain numbers instead of numpy scalars, which JSON does not take."""
-
-    def as_float(value: float | None) -> float | None:
-        return None if value is None else float(value)
-
-    return replace(
-        line,
-        measured=float(line.measured),
-        expected=float(line.expected),
-        holds=None if line.holds is None else bool(line.holds),
-        low=as_float(line.low),
-        high=as_float(line.high),
-    )
+    return Result(claim, evidence.word, seconds, evidence.lines)
 
 
 def _encode(result: Result) -> dict[str, Any]:

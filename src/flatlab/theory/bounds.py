@@ -28,10 +28,6 @@ def no_bias_floor(data: Dataset, depth: int = 2) -> float:
     With D layers it is (2/n) Σ_i D |y_i|^{2(D−1)/D} ‖x_i‖^{2/D}, by the argument of Theorem 4.1
     with x in the place of (x, 1): the product over the layers of ‖∇_{W_l} f‖ = ‖u_{l−1}‖‖δ_l‖ is at
     least ‖x‖|f|^{D−1}, since u_l·δ_l = f.
-
-    Args:
-        data: The training set is used.
-        depth: Number D of weight layers, at least 2.
     """
     return _floor(data, _squared_norms(data), depth)
 
@@ -41,10 +37,6 @@ def bias_floor(data: Dataset, depth: int = 2) -> float:
 
     (2/n) Σ_i D |y_i|^{2(D−1)/D} (‖x_i‖² + 1)^{1/D} (Theorem 4.1). For D = 2 this is
     (2/n) Σ_i 2|y_i|√(‖x_i‖² + 1), on the cube 4√(d+1), reached away from kinks.
-
-    Args:
-        data: The training set is used.
-        depth: Number D of weight layers, at least 2.
     """
     return _floor(data, _squared_norms(data) + 1, depth)
 
@@ -55,10 +47,6 @@ def layer_norm_floor(data: Dataset, epsilon: float) -> float:
     (2/n) Σ_i min(1, (2/ε)‖x'_i‖|y_i|) with x' = (x, 1) (Lemma A.12). Where ‖u‖ > ε the output layer
     alone has ‖∇_{W2} f‖ = 1, and the first layer's share vanishes as it is scaled up. Where ‖u‖ ≤ ε
     the network is a plain network divided by ε.
-
-    Args:
-        data: The training set is used.
-        epsilon: ε of simplified LayerNorm, > 0.
     """
     if not (isinstance(epsilon, int | float) and math.isfinite(epsilon) and epsilon > 0):
         raise UserError(f"epsilon must be > 0 and finite, got {epsilon!r}")
@@ -79,17 +67,19 @@ def batch_norm_xor(data: Dataset) -> float:
     Args:
         data: An xor data set: (x1, x2) in {±1}² and y = x1·x2 on the training set.
     """
-    quadrants = data.x_train[:, :2]
-    if (
-        data.d < 2
-        or not np.all(np.abs(quadrants) == 1)
-        or not np.array_equal(data.y_train, np.prod(quadrants, axis=1))
-    ):
+    if not is_xor(data):
         raise UserError(
             f"batch_norm_xor needs x1, x2 in {{-1, 1}} and y = x1*x2, unlike {data.name!r}"
         )
-    _, counts = np.unique(quadrants, axis=0, return_counts=True)
+    _, counts = np.unique(data.x_train[:, :2], axis=0, return_counts=True)
     return float(4 * np.sum(np.sqrt(counts / data.n)))
+
+
+def is_xor(data: Dataset) -> bool:
+    """Return whether (x1, x2) is in {±1}² and y = x1·x2 on the training set."""
+    quadrants = data.x_train[:, :2]
+    on_cube = data.d >= 2 and np.all(np.abs(quadrants) == 1)
+    return bool(on_cube and np.array_equal(data.y_train, np.prod(quadrants, axis=1)))
 
 
 def logistic_floor(
@@ -115,11 +105,10 @@ def logistic_floor(
 
 
 def _floor(data: Dataset, squared_norms: Array, depth: int) -> float:
-    whole_number("depth", depth, least=2)
+    depth = whole_number("depth", depth, least=2)
     size = np.abs(data.y_train) ** (2 * (depth - 1) / depth)
     return float(2 * np.mean(depth * size * squared_norms ** (1 / depth)))
 
 
 def _squared_norms(data: Dataset) -> Array:
-    norms: Array = np.sum(data.x_train**2, axis=1)
-    return norms
+    return np.asarray(np.sum(data.x_train**2, axis=1))

@@ -25,7 +25,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from ..data import Dataset
-from ..errors import FlatlabError, UserError, unknown
+from ..errors import FlatlabError, UserError, unknown, whole_number
 from .bounds import batch_norm_xor, bias_floor, no_bias_floor
 from .columns import Family, Neurons
 from .pool import CLOSED, Pool
@@ -50,10 +50,7 @@ class Flattest:
         complete: In words, how certain it is that nothing is flatter.
         reference: The proved floor ("no-bias", "bias") or the limit of the xor network ("sim-bn" on
             xor data); None where unknown.
-        neurons: Width of the network.
         on_kinks: Pairs of a neuron and a training point with w·x = 0 exactly.
-        rounds: Rounds of search.
-        seconds: Time taken.
     """
 
     solution: Solution
@@ -103,6 +100,9 @@ def flattest(
         raise unknown("family", str(family), get_args(Family))
     if not (math.isfinite(budget_seconds) and budget_seconds > 0):
         raise UserError(f"budget_seconds must be > 0 and finite, got {budget_seconds!r}")
+    width = None if width is None else whole_number("width", width, least=1)
+    max_rounds = None if max_rounds is None else whole_number("max_rounds", max_rounds, least=0)
+    seed = whole_number("seed", seed)
     data.require_points("flattest")
     _check_consistent(data)
     began = time.perf_counter()

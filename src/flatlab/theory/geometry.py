@@ -24,9 +24,8 @@ ROUNDING = 1e-12
 class Separation:
     """Directions and margins, one for each point.
 
-    Attributes:
-        directions: Unit vectors w_i, (n, d).
-        margins: min_{j≠i} w_i·(x_i − x_j), (n,); not positive where x_i is no extreme point.
+    The margin of the unit vector w_i is min_{j≠i} w_i·(x_i − x_j); it is not positive where x_i is
+    no extreme point.
     """
 
     directions: Array
@@ -35,8 +34,7 @@ class Separation:
     @property
     def extreme(self) -> NDArray[np.bool_]:
         """Which points are extreme."""
-        found: NDArray[np.bool_] = self.margins > 0
-        return found
+        return np.asarray(self.margins > 0)
 
 
 def separate(x: Array) -> Separation:
@@ -66,11 +64,15 @@ def separate(x: Array) -> Separation:
     return Separation(directions, np.where(margins > ROUNDING * size, margins, 0.0))
 
 
+def on_circle(angles: Array) -> Array:
+    """Return the points of the unit circle at these angles."""
+    return np.stack([np.cos(angles), np.sin(angles)], 1)
+
+
 def _margins(x: Array, directions: Array) -> Array:
     gaps = np.sum(directions * x, 1)[:, None] - directions @ x.T
     np.fill_diagonal(gaps, np.inf)
-    least: Array = gaps.min(1)
-    return least
+    return np.asarray(gaps.min(1))
 
 
 def require_extreme(x: Array) -> Separation:
@@ -104,8 +106,7 @@ def _best_direction(x: Array, i: int) -> Array:
     """Return the unit w that maximises min_j w·(x_i − x_j) within ‖w‖_∞ ≤ 1, or zeros."""
     others = np.delete(x, i, axis=0)
     d = x.shape[1]
-    cost = np.zeros(d + 1)
-    cost[-1] = -1.0
+    cost = np.append(np.zeros(d), -1.0)
     rows = np.hstack([others - x[i], np.ones((len(others), 1))])  # t ≤ w·(x_i − x_j)
     bounds = [(-1.0, 1.0)] * d + [(None, None)]
     solved = linprog(cost, rows, np.zeros(len(others)), bounds=bounds, method="highs")
@@ -116,5 +117,4 @@ def _best_direction(x: Array, i: int) -> Array:
         )
     w = np.asarray(solved.x[:d])
     norm = float(np.linalg.norm(w))
-    unit: Array = w / norm if norm > 0 else w
-    return unit
+    return np.asarray(w / norm if norm > 0 else w)

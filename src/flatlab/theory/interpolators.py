@@ -51,10 +51,8 @@ def random_interpolators(
     made: list[Solution] = []
     failures = 0
     while len(made) < count:
-        params: Params = {
-            name: rng.normal(size=shape) / np.sqrt(shape[-1])
-            for name, shape in arch.shapes(data.d).items()
-        }
+        shapes = arch.shapes(data.d)
+        params: Params = {k: rng.normal(size=s) / np.sqrt(s[-1]) for k, s in shapes.items()}
         params[arch.last_layer][:] = 0
         try:
             solution = interpolating(Solution(arch, params, data))

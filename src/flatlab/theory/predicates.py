@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data import Dataset
+from .bounds import is_xor
 from .geometry import separate
 from .solution import Array, Solution
 
@@ -34,19 +35,14 @@ def is_memorising(solution: Solution) -> bool:
     """
     if not interpolates(solution):
         return False
-    for activations in solution.hidden():
-        active = activations > 0
-        if not np.all(active.sum(1) == 1):
-            return False
-        if len(np.unique(active.argmax(1))) < len(active):
-            return False
-    return True
+    layers = [activations > 0 for activations in solution.hidden()]
+    return all(np.all(on.sum(1) == 1) and len({*on.argmax(1)}) == len(on) for on in layers)
 
 
 def satisfies_condition_1(data: Dataset) -> bool:
     """Return whether the training set is {±1}² × S with y = x1·x2 and span(S − S) of rank d − 2."""
-    x, y = data.x_train, data.y_train
-    if data.d < 3 or not np.all(np.abs(x) == 1) or not np.array_equal(y, x[:, 0] * x[:, 1]):
+    x = data.x_train
+    if data.d < 3 or not np.all(np.abs(x) == 1) or not is_xor(data):
         return False
     points = np.unique(x[:, 2:], axis=0)
     if len(np.unique(x, axis=0)) != data.n or data.n != 4 * len(points):
@@ -59,8 +55,3 @@ def path_norm(solution: Solution) -> float:
     W1 = solution.params["W1"]
     squares = np.sum(W1**2, 1) + np.square(solution.params.get("b1", 0.0))
     return float(np.sum(np.sqrt(squares) * np.abs(solution.params["W2"])))
-
-
-def within_path_norm(solution: Solution, C: float) -> bool:
-    """Return whether the network lies in Θ_C = {θ: Σ_j ‖w_j‖|a_j| ≤ C} (Lemma 3.1)."""
-    return path_norm(solution) <= C * (1 + 1e-12)

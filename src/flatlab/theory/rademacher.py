@@ -16,25 +16,21 @@ from ..data import cube
 from ..data.dataset import Array
 from ..errors import UserError, whole_number
 from ..randomness import generator
+from .geometry import on_circle
 
 ENUMERATED = 16
 """Largest n whose 2^n signs are enumerated."""
-
 DRAWS = 1000
 """Default number of sign vectors drawn for larger n."""
 
-_AT_ONCE = 2**22
-_ASCENT_STEPS = 40
+_AT_ONCE, _ASCENT_STEPS = 2**22, 40
 
 
 @dataclass(frozen=True)
 class FiniteComplexity:
-    """The empirical Rademacher complexity of finitely many functions.
+    """R_S of finitely many functions, a mean over `signs` sign vectors.
 
-    Attributes:
-        value: R_S, or the mean over the drawn signs.
-        standard_error: Of that mean; 0 when all signs were enumerated.
-        signs: Number of sign vectors.
+    Its standard error is 0 when all signs were enumerated.
     """
 
     value: float
@@ -50,7 +46,6 @@ class NetworkComplexity:
         value: R_S(Θ_C), or a lower estimate of it where `exact_supremum` is false.
         standard_error: Of the mean over drawn signs; 0 when all signs were enumerated.
         bound: 2CB/√n with B = max_i ‖x_i‖ (Lemma A.24 of Wen, Li & Ma 2023).
-        signs: Number of sign vectors.
         restarts: Random starts of the ascent for each of them; 0 when the supremum is exact.
         exact_supremum: Whether the supremum was found by sweeping all angles (d ≤ 2). An ascent
             from finitely many starts can only fall short of it.
@@ -120,19 +115,17 @@ def path_norm_ball(
     n, d = points.shape
     if isinstance(C, bool) or not isinstance(C, int | float) or not (0 < C < math.inf):
         raise UserError(f"C must be > 0 and finite, got {C!r}")
-    whole_number("restarts", restarts, least=1)
+    restarts = whole_number("restarts", restarts, least=1)
     rng = generator(0, "rademacher") if rng is None else rng
     plane = d <= 2
     enumerated = draws is None and plane and n <= ENUMERATED
     signs = cube(n) if enumerated else _drawn(DRAWS if draws is None else draws, n, rng)
     piece = max(1, _AT_ONCE // (n * (8 * n if plane else restarts)))
-    suprema = np.concatenate(
-        [
-            _sweep(points, part) if plane else _ascend(points, part, restarts, rng)
-            for part in (signs[i : i + piece] for i in range(0, len(signs), piece))
-        ]
-    )
-    value, error = _mean(C * suprema / n, enumerated)
+    suprema = [
+        _sweep(points, part) if plane else _ascend(points, part, restarts, rng)
+        for part in (signs[i : i + piece] for i in range(0, len(signs), piece))
+    ]
+    value, error = _mean(C * np.concatenate(suprema) / n, enumerated)
     bound = 2 * C * float(np.sqrt(np.max(np.sum(points**2, 1)))) / math.sqrt(n)
     return NetworkComplexity(value, error, bound, len(signs), 0 if plane else restarts, plane)
 
@@ -143,11 +136,11 @@ def _sweep(x: Array, signs: Array) -> Array:
     across = np.arctan2(x[:, 1], x[:, 0])[:, None] + np.array([0.5, -0.5]) * math.pi
     kinks = np.unique(np.mod(across, 2 * math.pi))
     middles = (kinks + np.append(kinks[1:], kinks[0] + 2 * math.pi)) / 2
-    active = (_directions(middles) @ x.T > 0).astype(float)
+    active = (on_circle(middles) @ x.T > 0).astype(float)
     gradients = np.einsum("an,sn,nk->sak", active, signs, x)
     lengths = np.linalg.norm(gradients, axis=2, keepdims=True)
     along = gradients / np.where(lengths > 0, lengths, 1.0)
-    ends = np.abs(signs @ np.maximum(x @ _directions(kinks).T, 0)).max(1)
+    ends = np.abs(signs @ np.maximum(x @ on_circle(kinks).T, 0)).max(1)
     best = np.maximum(ends, np.abs(_sums(along, x, signs)).max(1))
     # −gradient is where −sum is largest.
     return np.asarray(np.maximum(best, np.abs(_sums(-along, x, signs)).max(1)))
@@ -179,17 +172,13 @@ def _sums(u: Array, x: Array, signs: Array) -> Array:
     return np.asarray(np.sum(signs[:, None, :] * np.maximum(u @ x.T, 0), 2))
 
 
-def _directions(angles: Array) -> Array:
-    return np.stack([np.cos(angles), np.sin(angles)], 1)
-
-
 def _mean(values: Array, enumerated: bool) -> tuple[float, float]:
     error = 0.0 if enumerated else float(values.std(ddof=1) / math.sqrt(values.size))
     return float(values.mean()), error
 
 
 def _drawn(draws: int, n: int, rng: np.random.Generator | None) -> Array:
-    whole_number("draws", draws, least=2)
+    draws = whole_number("draws", draws, least=2)
     rng = generator(0, "rademacher") if rng is None else rng
     return rng.choice([-1.0, 1.0], size=(draws, n))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 
@@ -15,21 +16,14 @@ from .bounds import bias_floor
 from .columns import Family
 from .constructions import four_neurons, memorising, xor_batch_norm
 from .flattest import flattest
+from .geometry import on_circle
 from .rademacher import NetworkComplexity, path_norm_ball
 from .solution import Array, Solution
-
-FAMILIES: tuple[Family, ...] = ("no-bias", "bias", "sim-bn")
 
 
 @dataclass(frozen=True)
 class Circle:
-    """Where the neurons of a memorising network fire on the unit circle.
-
-    Attributes:
-        angles: Of the training points.
-        labels: Of the training points.
-        half: epsilon → half the angle on which a neuron fires.
-    """
+    """Angles and labels of points of the unit circle; for each ε half the angle of a neuron."""
 
     angles: Array
     labels: Array
@@ -40,12 +34,7 @@ class Circle:
 class Between:
     """Quantities along a path from the memorising to the generalising flattest minimum.
 
-    Attributes:
-        t: Position, from 0 (memorising) to 1 (generalising).
-        loss: Training loss.
-        trace: Tr ∇²L.
-        test_loss: Mean squared error on the whole cube.
-        test_error: Zero-one error on the whole cube.
+    `t` goes from 0 (memorising) to 1 (generalising); the test set is the whole cube.
     """
 
     t: Array
@@ -82,15 +71,21 @@ def circle_regions(n: int = 12, epsilons: tuple[float, ...] = (0.1, 0.03, 0.003)
     for epsilon in epsilons:
         made = memorising(points, epsilon=epsilon)
         fine = np.linspace(0, 2 * np.pi / n, 20_001)
-        ring = np.stack([np.cos(fine), np.sin(fine)], 1)
-        half[epsilon] = float(fine[made.hidden(ring)[0][:, 0] > 0].max())
+        half[epsilon] = float(fine[made.hidden(on_circle(fine))[0][:, 0] > 0].max())
     return Circle(2 * np.pi * np.arange(n) / n, points.y_train, half)
 
 
 def circle_points(n: int = 12) -> Dataset:
     """Return n evenly spaced points of the unit circle, labelled 1 and −1 in turn."""
     angles = 2 * np.pi * np.arange(n) / n
-    return from_arrays(np.stack([np.cos(angles), np.sin(angles)], 1), np.resize([1.0, -1.0], n))
+    return from_arrays(on_circle(angles), np.resize([1.0, -1.0], n))
+
+
+def part_of_cube(rng: np.random.Generator, d: int, n: int) -> Dataset:
+    """Return n distinct points of the cube with xor labels; the test set is the whole cube."""
+    whole = cube(d)
+    x = whole[rng.permutation(2**d)[:n]]
+    return from_arrays(x, x[:, 0] * x[:, 1], whole, whole[:, 0] * whole[:, 1])
 
 
 def batch_norm_path(d: int = 6, s: int = 5, seed: int = 0) -> tuple[Array, Array]:
@@ -108,9 +103,7 @@ def between_minima(d: int = 8, n: int = 40, seed: int = 0) -> tuple[Between, Bet
     Scaled by √(1 − t) and √t instead, f = (1 − t)y + ty = y, and the trace is the floor all the
     way: the flattest minima that memorise and those that generalise are one connected set.
     """
-    whole = cube(d)
-    x = whole[generator(seed, "between").permutation(2**d)[:n]]
-    data = from_arrays(x, x[:, 0] * x[:, 1], whole, whole[:, 0] * whole[:, 1])
+    data = part_of_cube(generator(seed, "between"), d, n)
     one, other = memorising(data, width=n + 4), _shifted(four_neurons(data), n)
     t = np.linspace(0, 1, 41)
     straight = [_mixed(one, other, 1 - s, s) for s in t]
@@ -141,13 +134,8 @@ def _mixed(one: Solution, other: Solution, a: float, b: float) -> Solution:
 
 
 def _measured(t: Array, networks: list[Solution]) -> Between:
-    return Between(
-        t,
-        np.array([each.loss() for each in networks]),
-        np.array([each.trace for each in networks]),
-        np.array([each.test_loss() for each in networks]),
-        np.array([each.error() for each in networks]),
-    )
+    values = [(each.loss(), each.trace, each.test_loss(), each.error()) for each in networks]
+    return Between(t, *np.array(values).T)
 
 
 def rademacher_by_samples(
@@ -168,7 +156,7 @@ def flattest_accuracy(
 ) -> list[Accuracy]:
     """Return the test accuracy of the flattest minimiser found, against n/d, for three families."""
     found = []
-    for family in FAMILIES:
+    for family in get_args(Family):
         accuracy = np.full((len(ratios), seeds), np.nan)
         relative = np.full((len(ratios), seeds), np.nan)
         for i, ratio in enumerate(ratios):

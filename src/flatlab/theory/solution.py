@@ -14,7 +14,7 @@ from ..data import Dataset
 from ..data.dataset import Array as Array
 from ..losses import Loss, as_loss
 from ..models import Chain, Params, build
-from ..models.activations import activated
+from ..models.chains import activated
 
 if TYPE_CHECKING:  # slow to import, and not needed to list the networks
     from torch import Tensor, nn
@@ -24,22 +24,20 @@ if TYPE_CHECKING:  # slow to import, and not needed to list the networks
 class Solution:
     """Parameters of a model that is to solve a data set.
 
-    Attributes:
-        arch: The architecture.
-        params: Its parameters by name.
-        data: The data set; simplified BatchNorm takes its statistics from the training part.
+    Simplified BatchNorm takes its statistics from the training part of the data.
     """
 
     arch: Chain
     params: Mapping[str, NDArray[np.floating[Any]]]
     data: Dataset
 
+    def __repr__(self) -> str:
+        return f"Solution({self.arch.describe()} on {self.data.name})"
+
     @cached_property
     def module(self) -> nn.Module:
         """The torch network, in float64."""
-        params: Params = {
-            name: np.asarray(value, np.float64) for name, value in self.params.items()
-        }
+        params: Params = {k: np.asarray(value, np.float64) for k, value in self.params.items()}
         return build(self.arch, params, self.data.x_train)
 
     def outputs(self, x: ArrayLike | None = None) -> Array:
@@ -68,16 +66,14 @@ class Solution:
         buffers = dict(self.module.named_buffers())
 
         def output(values: dict[str, Tensor], point: Tensor) -> Tensor:
-            made: Tensor = torch.func.functional_call(
-                self.module, {**values, **buffers}, (point[None],)
-            )
+            every = {**values, **buffers}
+            made: Tensor = torch.func.functional_call(self.module, every, (point[None],))
             return made[0]
 
         each = torch.func.vmap(torch.func.grad(output), (None, 0), chunk_size=256)
         parts = each({name: p.detach() for name, p in params.items()}, self._inputs(x))
-        return np.concatenate(
-            [np.asarray(part).reshape(len(part), -1) for part in parts.values()], 1
-        )
+        flat = [np.asarray(part).reshape(len(part), -1) for part in parts.values()]
+        return np.concatenate(flat, 1)
 
     @property
     def trace(self) -> float:
@@ -94,10 +90,8 @@ class Solution:
         buffers = dict(self.module.named_buffers())
 
         def value(theta: Tensor) -> Tensor:
-            parts = torch.split(theta, sizes)
-            shaped = {
-                name: part.view_as(p) for part, (name, p) in zip(parts, params.items(), strict=True)
-            }
+            parts = zip(params.items(), torch.split(theta, sizes), strict=True)
+            shaped = {name: part.view_as(p) for (name, p), part in parts}
             f: Tensor = torch.func.functional_call(self.module, {**shaped, **buffers}, (x,))
             return as_loss(loss).torch(f, y)
 

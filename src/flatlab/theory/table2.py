@@ -1,4 +1,4 @@
-"""Table 2 of Wen, Li & Ma: the hyper-parameters of the experiments, one row for each phase."""
+"""Numbers that Wen, Li & Ma print: Table 2, with one row for each phase, and Figure 2b."""
 
 from __future__ import annotations
 
@@ -44,3 +44,13 @@ TABLE2 = (
     Row("11a", 0.01, 0, 1, 0.05, 100_000),
     Row("11b", 0.01, 0.05, 1, 0, 100_000),
 )
+
+# Figure 2b: W_{1,i}[1], W_{1,i}[2] and ‖W_{1,i}[3:d]‖ of the four largest neurons.
+NEURONS = (
+    (18.581, -18.582, 0.02),
+    (-14.363, -14.363, 0.03),
+    (13.768, 13.771, 0.03),
+    (-12.601, 12.601, 0.01),
+)
+# Norms of the first two columns of W1, and the largest norm of the others.
+COLUMN_NORMS = (42.47, 42.48, 5.65)

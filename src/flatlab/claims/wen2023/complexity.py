@@ -3,50 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from scipy.linalg import eigvalsh
 from scipy.stats import binom
 
 from ...data import cube, from_arrays
-from ...data.dataset import Array
 from ...losses import Loss
 from ...models.chains import TwoLayer
+from ...theory.geometry import on_circle
 from ...theory.rademacher import finite_class, path_norm_ball
-from ...theory.solution import Solution
-from ..contract import (
-    Line,
-    Trial,
-    above,
-    at_least,
-    at_most,
-    claim,
-    equal,
-    frequency,
-    near_zero,
-    printed,
-    shown,
-    slope,
-)
+from ...theory.solution import Array, Solution
+from ..contract import Trial, claim, printed
+from ..lines import Lines, above, at_least, at_most, equal, frequency, near_zero, shown, slope
 
 
-@claim(
-    "wen2023.defA.6", "Definition A.6", "definition",
-    "R_S(F) = (1/n) E_σ sup_{f∈F} Σ_i σ_i f(x_i) over uniform signs: it scales with F, does not "
-    "grow under convex hulls, and is 1/2 for all {0, 1}-valued functions",
-)  # fmt: skip
-def def_a6(trial: Trial) -> Iterator[Line]:
-    """Compare enumerated with drawn signs, and try the rules that follow from the definition."""
+@claim("wen2023.defA.6", "Definition A.6", "definition",
+       "R_S(F) = (1/n) E_σ sup_{f∈F} Σ_i σ_i f(x_i) over uniform signs: it scales with F, does not "
+       "grow under convex hulls, and is 1/2 for all {0, 1}-valued functions")  # fmt: skip
+def def_a6(trial: Trial) -> Lines:
     rng, n = trial.rng("defA.6"), 8
     values = rng.normal(size=(50, n))
     exact = finite_class(values)
     drawn = finite_class(values, draws=trial.size(200_000, 2_000_000), rng=rng)
     off = abs(drawn.value - exact.value) / drawn.standard_error
-    yield at_most(f"50 random functions, n = 8: |mean over {drawn.signs} signs − all 256|/s.e.",
-                  off, 4.0)  # fmt: skip
-    yield equal("R(−3F)/R(F), by the symmetry of signs", finite_class(-3 * values).value,
-                3 * exact.value, rel=1e-12)  # fmt: skip
+    yield at_most(f"50 functions, n = 8: |mean of {drawn.signs} signs − all 256|/s.e.", off, 4.0)
+    yield equal("R(−3F) against 3R(F)", finite_class(-3 * values).value, 3 * exact.value, rel=1e-12)
     shifted = finite_class(values + rng.normal(size=n)).value
     yield equal("R(F + f0), n = 8", shifted, exact.value, rel=1e-12)
     mixtures = rng.dirichlet(np.full(50, 0.1), 2000) @ values
@@ -58,24 +40,15 @@ def def_a6(trial: Trial) -> Iterator[Line]:
     yield near_zero("a single function, n = 8", finite_class(values[:1]).value, 1e-12)
 
 
-@claim(
-    "wen2023.lemA.23", "Lemma A.23, eq. (23)", "probabilistic",
-    "For f with values in [0, 1], sup_f |mean over S − E f| ≤ 2R_S(F) + 3√(log(4/δ)/n) with "
-    "probability 1 − δ",
-    note="The book cited has 4√(2 log(4/δ)/n); another proof gives the printed 3√(log(4/δ)/n).",
-)  # fmt: skip
-def lem_a23(trial: Trial) -> Iterator[Line]:
-    """Thresholds on [0, 1] and all subsets of ten points: exact suprema over many samples."""
+@claim("wen2023.lemA.23", "Lemma A.23, eq. (23)", "probabilistic",
+       "For f with values in [0, 1], sup_f |mean over S − E f| ≤ 2R_S(F) + 3√(log(4/δ)/n) with "
+       "probability 1 − δ",
+       note="The book cited has 4√(2 log(4/δ)/n); another proof gives the printed "
+       "3√(log(4/δ)/n).")  # fmt: skip
+def lem_a23(trial: Trial) -> Lines:
     rng, n, draws = trial.rng("lemA.23"), 30, trial.size(2000, 50_000)
-    # For thresholds n R_S is E max_k S_k of a walk: Pr(M ≥ r) = Pr(S_n ≥ r) + Pr(S_n > r).
-    levels = np.arange(1, n + 1)
-    upper = binom.sf(np.ceil((n + levels) / 2) - 1, n, 0.5)
-    beyond = binom.sf(np.floor((n + levels) / 2), n, 0.5)
-    thresholds = float(np.sum(upper + beyond)) / n
-    small = finite_class(np.tri(13, 12, -1)).value  # the same with n = 12, by enumeration
-    levels = np.arange(1, 13)
-    walk = binom.sf(np.ceil((12 + levels) / 2) - 1, 12, 0.5) + binom.sf((12 + levels) // 2, 12, 0.5)
-    yield equal("R_S of thresholds, n = 12: enumerated and by reflection", small, walk.sum() / 12)
+    small = finite_class(np.tri(13, 12, -1)).value
+    yield equal("R_S of thresholds, n = 12: enumerated and by reflection", small, _thresholds(12))
     x = np.sort(rng.random((draws, n)), 1)
     steps = np.arange(1, n + 1) / n
     distance = np.maximum(np.abs(x - steps), np.abs(x - steps + 1 / n)).max(1)
@@ -87,7 +60,7 @@ def lem_a23(trial: Trial) -> Iterator[Line]:
     for delta in (0.1, 0.5):
         tail = 3 * math.sqrt(math.log(4 / delta) / n)
         for name, sup, complexity in (
-            ("thresholds on [0, 1]", distance, np.full(draws, thresholds)),
+            ("thresholds on [0, 1]", distance, np.full(draws, _thresholds(n))),
             ("all subsets of ten points", total, subsets),
         ):
             bound = 2 * complexity + tail
@@ -96,27 +69,28 @@ def lem_a23(trial: Trial) -> Iterator[Line]:
             yield shown("largest supremum/bound of these", np.max(sup / bound))
 
 
+def _thresholds(n: int) -> float:
+    """Return R_S of thresholds on n points, (1/n) E max_k S_k of a walk S, by reflection."""
+    levels = np.arange(1, n + 1)  # Pr(max_k S_k ≥ r) = Pr(S_n ≥ r) + Pr(S_n > r)
+    upper = binom.sf(np.ceil((n + levels) / 2) - 1, n, 0.5)
+    beyond = binom.sf(np.floor((n + levels) / 2), n, 0.5)
+    return float(np.sum(upper + beyond)) / n
+
+
 def _mean_positive_part(c: int) -> float:
     k = np.arange(c + 1)
     return float(np.sum(np.maximum(2 * k - c, 0) * binom.pmf(k, c, 0.5)))
 
 
-@claim(
-    "wen2023.defA.9", "Definition A.9", "definition",
-    "ℓ(f, y) is H-smooth if dℓ/df is H-Lipschitz: the squared error and its truncation with H = 2, "
-    "the logistic loss with H = 1/4",
-)  # fmt: skip
-def def_a9(trial: Trial) -> Iterator[Line]:
-    """Difference quotients of the derivative, over neighbours and over distant pairs."""
+@claim("wen2023.defA.9", "Definition A.9", "definition",
+       "ℓ(f, y) is H-smooth if dℓ/df is H-Lipschitz: the squared error and its truncation with H = "
+       "2, the logistic loss with H = 1/4")  # fmt: skip
+def def_a9(trial: Trial) -> Lines:
     rng = trial.rng("defA.9")
     f = np.linspace(-8, 8, trial.size(20_001, 200_001))
     far = rng.permutation(len(f))
-    cases = (
-        (Loss(name="mse"), 2.0),
-        (Loss(name="truncated_mse", cutoff=1.3), 2.0),
-        (Loss(name="logistic"), 0.25),
-    )
-    for loss, smooth in cases:
+    truncated = Loss(name="truncated_mse", cutoff=1.3)
+    for loss, smooth in ((Loss(name="mse"), 2.0), (truncated, 2.0), (Loss(name="logistic"), 0.25)):
         value, first, _ = loss.values(f, np.full_like(f, 1.0))
         near = np.abs(np.diff(first) / np.diff(f)).max()
         moved = far[f[far] != f]
@@ -130,15 +104,12 @@ def def_a9(trial: Trial) -> Iterator[Line]:
         yield near_zero("ℓ' against central differences of ℓ: largest error", error, 1e-3)
 
 
-@claim(
-    "wen2023.thmA.3", "Theorem A.3", "rate",
-    "For an H-smooth loss in [0, b], every f with no training error has "
-    "L(f) ≤ O(H log³n R_n² + b log(1/δ)/n) with probability 1 − δ, R_n the worst-case complexity",
-    note="Tried on linear functions of norm 1, where R_n = 1/√n and the worst interpolating "
-    "function is known in closed form.",
-)  # fmt: skip
-def thm_a3(trial: Trial) -> Iterator[Line]:
-    """The worst interpolating linear function, on basis vectors and on a decaying spectrum."""
+@claim("wen2023.thmA.3", "Theorem A.3", "rate",
+       "For an H-smooth loss in [0, b], every f with no training error has L(f) ≤ O(H log³n R_n² + "
+       "b log(1/δ)/n) with probability 1 − δ, R_n the worst-case complexity",
+       note="Tried on linear functions of norm 1, where R_n = 1/√n and the worst interpolating "
+       "function is known in closed form.")  # fmt: skip
+def thm_a3(trial: Trial) -> Lines:
     counts, repeats = np.array([20, 40, 80, 160, 320]), trial.size(20, 200)
     rng, loss = trial.rng("thmA.3"), Loss(name="truncated_mse", cutoff=2.0)
     basis, spectrum, d = [], [], 160
@@ -165,10 +136,8 @@ def thm_a3(trial: Trial) -> Iterator[Line]:
                            subset_by_index=[d - 1, d - 1])[0]  # fmt: skip
             errors.append(4 * float(top))
         spectrum.append(float(np.max(errors)))
-    yield slope(f"exponent of n, inputs e_k of 2n, n = 20…320, worst of {repeats} samples", counts,
-                basis, near=-1.0, within=0.2)  # fmt: skip
-    yield slope("exponent of n, Gaussian inputs of variances k^(−1.5), d = 160, n = 10…80",
-                few, spectrum, at_most=-1.0)  # fmt: skip
+    yield slope("exponent of n, inputs e_k of 2n, n = 20…320", counts, basis, near=-1.0, within=0.2)
+    yield slope("the same, Gaussian of variances k^(−1.5), n = 10…80", few, spectrum, at_most=-1.0)
     ratio = max(
         float(np.max(np.array(found) * n / (2 * np.log(n) ** 3 + 8 * math.log(10))))
         for n, found in ((counts, basis), (few, spectrum))
@@ -176,26 +145,24 @@ def thm_a3(trial: Trial) -> Iterator[Line]:
     yield at_most("largest L/(H log³n R_n² + b log(1/δ)/n), H = 2, b = 8, δ = 0.1", ratio, 1.0)
 
 
-@claim(
-    "wen2023.lemA.24", "Lemma A.24", "inequality",
-    "R_S(Θ_C) = (C/n) E_σ sup_{‖u‖=1} |Σ σ_i relu(u·x_i)| ≤ 2CB/√n for networks without bias with "
-    "Σ‖w_j‖|a_j| ≤ C and inputs ‖x_i‖ ≤ B",
-)  # fmt: skip
-def lem_a24(trial: Trial) -> Iterator[Line]:
-    """Exact in the plane, by search in higher dimension; random networks never beat the formula."""
+@claim("wen2023.lemA.24", "Lemma A.24", "inequality",
+       "R_S(Θ_C) = (C/n) E_σ sup_{‖u‖=1} |Σ σ_i relu(u·x_i)| ≤ 2CB/√n for networks without bias "
+       "with Σ‖w_j‖|a_j| ≤ C and inputs ‖x_i‖ ≤ B")  # fmt: skip
+def lem_a24(trial: Trial) -> Lines:
     rng, ratios = trial.rng("lemA.24"), []
     for n in (1, 2, 4, 8, 10):
         for _ in range(trial.size(6, 60)):
             x = rng.normal(size=(n, 2))
             found = path_norm_ball(x, C=float(rng.uniform(0.5, 3)))
             ratios.append(found.value / found.bound)
-    yield at_most(f"largest R_S/(2CB/√n), {len(ratios)} random sets in the plane, n ≤ 10",
-                  max(ratios), 1.0)  # fmt: skip
-    steps = np.arange(8) * math.pi / 4
+    yield at_most(f"largest R_S/(2CB/√n), {len(ratios)} sets in the plane", max(ratios), 1.0)
+    one = path_norm_ball(np.array([[3.0, 4.0]]), C=2.0)
+    yield equal("one point of norm 5, C = 2: R_S = CB", one.value, 10)
+    yield equal("and 2CB/√n, twice that", one.bound, 20)
     chosen = {
         "one point eight times": np.ones((8, 2)),
         "e1 and −e1, four times each": np.repeat([[1.0, 0.0], [-1.0, 0.0]], 4, axis=0),
-        "equal steps on the circle": np.stack([np.cos(steps), np.sin(steps)], 1),
+        "equal steps on the circle": on_circle(np.arange(8) * math.pi / 4),
     }
     for name, x in chosen.items():
         found = path_norm_ball(x)
@@ -211,10 +178,9 @@ def lem_a24(trial: Trial) -> Iterator[Line]:
         outputs.append(Solution(TwoLayer(width=6, bias=False), params, data).outputs())
     outputs += [-f for f in outputs]
     random = finite_class(np.array(outputs)).value
-    yield at_most(f"R of {len(outputs)} networks of path norm 1 over R_S", random / found.value,
-                  1.0)  # fmt: skip
+    yield at_most(f"R of {len(outputs)} networks of path norm 1 / R_S", random / found.value, 1.0)
     angles = np.linspace(0, 2 * math.pi, 10_001)
-    neurons = np.maximum(np.stack([np.cos(angles), np.sin(angles)], 1) @ x.T, 0)
+    neurons = np.maximum(on_circle(angles) @ x.T, 0)
     single = finite_class(np.vstack([neurons, -neurons])).value
     # Between two grid angles a sum rises by at most Σ‖x_i‖ times half their distance.
     short = np.linalg.norm(x, axis=1).mean() * math.pi / 10_000
@@ -224,15 +190,10 @@ def lem_a24(trial: Trial) -> Iterator[Line]:
     yield at_most("N(0, I), d = 10, n = 100, searched: R_S/(2B/√n)", wide.value / wide.bound, 1.0)
 
 
-@claim(
-    "wen2023.lemA.25", "Lemma A.25", "inequality",
-    "R_S ≤ C/√n for x ↦ w·x with ‖w‖ ≤ 1 and inputs ‖x_i‖ ≤ C, because "
-    "E‖Σσ_i x_i‖ ≤ √(Σ‖x_i‖²)",
-    as_printed="E‖Σσ_i x_i‖ = √(Σ‖x_i‖²)",
-    errata=("E24",),
-)  # fmt: skip
-def lem_a25(trial: Trial) -> Iterator[Line]:
-    """All signs: random, parallel and orthogonal inputs."""
+@claim("wen2023.lemA.25", "Lemma A.25", "inequality",
+       "R_S ≤ C/√n for x ↦ w·x with ‖w‖ ≤ 1 and inputs ‖x_i‖ ≤ C, because E‖Σσ_i x_i‖ ≤ √(Σ‖x_i‖²)",
+       as_printed="E‖Σσ_i x_i‖ = √(Σ‖x_i‖²)", errata=("E24",))  # fmt: skip
+def lem_a25(trial: Trial) -> Lines:
     rng, ratios, steps = trial.rng("lemA.25"), [], []
     for _ in range(trial.size(200, 2000)):
         n, d = int(rng.integers(1, 11)), int(rng.integers(1, 6))
@@ -251,12 +212,9 @@ def _mean_length(x: Array) -> float:
     return float(np.linalg.norm(cube(len(x)) @ x, axis=1).mean())
 
 
-@claim(
-    "wen2023.lemA.26", "Lemma A.26", "inequality",
-    "|relu(x)² − relu(y)²| ≤ (|x| + |y|)|x − y|",
-)  # fmt: skip
-def lem_a26(trial: Trial) -> Iterator[Line]:
-    """Compare both sides for random pairs and near the diagonal."""
+@claim("wen2023.lemA.26", "Lemma A.26", "inequality",
+       "|relu(x)² − relu(y)²| ≤ (|x| + |y|)|x − y|")  # fmt: skip
+def lem_a26(trial: Trial) -> Lines:
     count = trial.size(300_000, 3_000_000)
     x, y = trial.rng("lemA.26").normal(size=(2, count))
     sizes = 10.0 ** trial.rng("lemA.26", 1).uniform(-6, 0, count)
@@ -267,16 +225,14 @@ def lem_a26(trial: Trial) -> Iterator[Line]:
         yield at_most(f"largest (left − right side)/(x² + y²), {count} pairs {name}", excess, 0.0)
     positive = (x > 0) & (y > 0) & (np.abs(x - y) > 0.1)
     left, right = np.abs(x**2 - y**2)[positive], ((x + y) * np.abs(x - y))[positive]
-    yield near_zero("left/right side − 1 where x, y > 0: equality, largest error",
-                    np.max(np.abs(left / right - 1)), 1e-9)  # fmt: skip
+    yield near_zero("left/right side − 1 where x, y > 0: equality", left / right - 1, 1e-9)
 
 
-@claim(
-    "wen2023.lemA.27", "Lemma A.27", "inequality",
-    "If a + d = b + c then (relu a + relu d − relu b − relu c)² ≤ relu(a)² + relu(b)² + relu(c)² + "
-    "relu(d)², with equality if and only if at least three of the four are not positive",
-)  # fmt: skip
-def lem_a27(trial: Trial) -> Iterator[Line]:
+@claim("wen2023.lemA.27", "Lemma A.27", "inequality",
+       "If a + d = b + c then (relu a + relu d − relu b − relu c)² ≤ relu(a)² + relu(b)² + "
+       "relu(c)² + relu(d)², with equality if and only if at least three of the four are not "
+       "positive")  # fmt: skip
+def lem_a27(trial: Trial) -> Lines:
     """Random and small whole-number quadruples, where zeros and equalities are exact."""
     rng, count = trial.rng("lemA.27"), trial.size(300_000, 3_000_000)
     a, b, c = rng.normal(size=(3, count)) * rng.choice([0.0, 0.1, 1.0], (3, count))
@@ -287,11 +243,8 @@ def lem_a27(trial: Trial) -> Iterator[Line]:
         kept = np.maximum(four, 0)
         left = (kept[0] + kept[3] - kept[1] - kept[2]) ** 2
         right = np.sum(kept**2, 0)
-        yield at_most(f"largest left − right side, {count} quadruples of {name}",
-                      np.max(left - right), 0.0)  # fmt: skip
+        yield at_most(f"largest left − right side, {count} {name}", np.max(left - right), 0.0)
     three = np.sum(whole <= 0, 0) >= 3
-    yield near_zero("whole numbers: cases of equality with fewer than three values ≤ 0",
-                    np.sum((left == right) & ~three), 0.0)  # fmt: skip
-    yield near_zero("cases without equality with three or more", np.sum((left != right) & three),
-                    0.0)  # fmt: skip
+    yield near_zero("equality with fewer than three ≤ 0", np.sum((left == right) & ~three), 0.0)
+    yield near_zero("no equality with three or more", np.sum((left != right) & three), 0.0)
     yield above("cases of equality met", np.sum(three), 1000)

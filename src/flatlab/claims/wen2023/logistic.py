@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,14 @@ from scipy.optimize import minimize, minimize_scalar
 
 from ...data import Dataset, complete, from_arrays, xor
 from ...losses import Logistic
-from ...models import Params, TwoLayer
+from ...models import TwoLayer
 from ...problem import Problem
-from ...theory.bounds import bias_floor, layer_norm_floor
-from ...theory.constructions.generalising import four_neurons
+from ...theory.bounds import layer_norm_floor, logistic_floor
+from ...theory.constructions import four_neurons
 from ...theory.solution import Array, Solution
-from ..contract import Line, Trial, above, claim, equal, near_zero, printed
+from ..contract import Trial, claim, printed
 from ..instances import random_data, random_interpolator
+from ..lines import Lines, above, equal, near_zero
 
 P = 0.2
 """The smoothing p of the paper's experiments."""
@@ -59,17 +61,12 @@ def scaled_xor_network(data: Dataset, p: float) -> Solution:
     return net.with_params(**{name: math.sqrt(gamma(p)) * w for name, w in net.params.items()})
 
 
-@claim(
-    "wen2023.defA.2",
-    "Definition A.2",
-    "definition",
-    "ℓ(a, b) = −(1−p) log(e^{ba}/(1+e^a)) − p log(e^{(1−b)a}/(1+e^a)) for b ∈ {0, 1} is least at "
-    "a = (2b−1)γ_p, γ_p = log((1−p)/p), where it is the entropy of p",
-    as_printed="the same with p and 1 − p exchanged, said to be least at a = (2b−1)γ_p",
-    errata=("E3",),
-)
-def logistic_loss(trial: Trial) -> Iterator[Line]:
-    """Minimise flatlab's loss and the printed formula over one output."""
+@claim("wen2023.defA.2", "Definition A.2", "definition",
+       "ℓ(a, b) = −(1−p) log(e^{ba}/(1+e^a)) − p log(e^{(1−b)a}/(1+e^a)) for b ∈ {0, 1} is least "
+       "at a = (2b−1)γ_p, γ_p = log((1−p)/p), where it is the entropy of p",
+       as_printed="the same with p and 1 − p exchanged, said to be least at a = (2b−1)γ_p",
+       errata=("E3",))  # fmt: skip
+def logistic_loss(trial: Trial) -> Lines:
     grid = np.linspace(-8, 8, 1001)
     for p in (P, 0.05, 0.4):
         loss, far, least, apart = Logistic(smoothing=p), [], [], []
@@ -85,72 +82,46 @@ def logistic_loss(trial: Trial) -> Iterator[Line]:
             apart.append(np.max(np.abs(ours - as_printed(grid, b, 1 - p))))
         yield near_zero(f"p={p}, b=0, 1: largest |argmin − (2b−1)γ_p|", max(far), 1e-6)
         yield near_zero(f"p={p}: largest |min − entropy of p|", max(least), 1e-12)
-        yield near_zero(
-            f"p={p}: flatlab's loss against the formula on 1,001 points", max(apart), 1e-12
-        )
+        yield near_zero(f"p={p}: flatlab's loss − the formula, 1,001 points", max(apart), 1e-12)
     for b in (0.0, 1.0):
 
         def misprint(a: float, b: float = b) -> float:
             return float(as_printed(np.array(a), b, P))
 
-        yield printed(
-            equal(f"argmin, p={P}, b={b:g}", lowest(misprint), (2 * b - 1) * gamma(P), rel=1e-6)
-        )
+        right = (2 * b - 1) * gamma(P)
+        yield printed(equal(f"argmin, p={P}, b={b:g}", lowest(misprint), right, rel=1e-6))
 
 
-@claim(
-    "wen2023.thmA.2",
-    "Theorem A.2",
-    "identity",
-    "For p < 1/2, if some θ interpolates the labels γ_p(2y−1), then the minimisers of L^log are "
-    "exactly those θ, and min L^log is the entropy of p",
-    as_printed="the same for the loss of Definition A.2 as printed",
-    errata=("E3",),
-    note="At p = 1/2 all labels are 0; p > 1/2 exchanges the classes. The optimiser shows that the "
-    "minima it finds interpolate, not that all do.",
-)
-def same_minimisers(trial: Trial) -> Iterator[Line]:
-    """Evaluate L^log at an interpolating network, and minimise it from random starts."""
+@claim("wen2023.thmA.2", "Theorem A.2", "identity",
+       "For p < 1/2, if some θ interpolates the labels γ_p(2y−1), then the minimisers of L^log are "
+       "exactly those θ, and min L^log is the entropy of p",
+       as_printed="the same for the loss of Definition A.2 as printed", errata=("E3",),
+       note="At p = 1/2 all labels are 0; p > 1/2 exchanges the classes. The optimiser shows that "
+       "the minima it finds interpolate, not that all do.")  # fmt: skip
+def same_minimisers(trial: Trial) -> Lines:
     rng = trial.rng("thmA.2")
     data, loss = xor(d=6, n=20, seed=int(rng.integers(2**31))), Logistic(smoothing=P)
     net = scaled_xor_network(data, P)
     f, bits = net.outputs(), (1 + data.y_train) / 2
     _, gradient = Problem(net.module, loss, data).value_and_gradient()
-    yield near_zero(
-        "eq. (5) scaled, d=6, n=20: largest |f − γ_p(2y−1)|",
-        np.max(np.abs(f - gamma(P) * data.y_train)),
-        1e-12,
-    )
+    yield near_zero("eq. (5) scaled, d=6: |f − γ_p(2y−1)|", f - gamma(P) * data.y_train, 1e-12)
     yield near_zero("its ‖∇L^log‖", float(gradient.norm()), 1e-12)
     yield near_zero("its L^log − entropy", net.loss(loss) - entropy(P), 1e-12)
-    yield printed(
-        near_zero(
-            "L − entropy with Definition A.2 as printed",
-            float(np.mean(np.where(bits, as_printed(f, 1, P), as_printed(f, 0, P)))) - entropy(P),
-        )
-    )
-    excess = [
-        min(moved.loss(loss) - entropy(P) for moved in _moved(net, rng, size, 200))
-        for size in (1e-2, 1.0)
-    ]
-    yield above("least L^log − entropy of 200 networks moved by 0.01", excess[0], 0.0)
-    yield above("and by 1", excess[1], 0.0)
+    wrong = float(np.mean(np.where(bits, as_printed(f, 1, P), as_printed(f, 0, P))))
+    yield printed(near_zero("L − entropy with Definition A.2 as printed", wrong - entropy(P)))
+    for size in (1e-2, 1.0):
+        least = min(_moved(net, rng, size).loss(loss) - entropy(P) for _ in range(200))
+        yield above(f"least L^log − entropy of 200 networks moved by {size:g}", least, 0.0)
     worst, starts = 0.0, trial.size(3, 20)
     for _ in range(starts):
         small = random_data(rng, 6, 4)
         worst = max(worst, _distance_at_minimum(small, loss, rng))
-    yield near_zero(
-        f"n=6, d=4, m=12: largest |f − γ_p(2y−1)| where L-BFGS on L^log ends, {starts} starts",
-        worst,
-        1e-4,
-    )
+    yield near_zero(f"|f − γ_p(2y−1)| where L-BFGS ends, n=6, {starts} starts", worst, 1e-4)
 
 
-def _moved(net: Solution, rng: np.random.Generator, size: float, count: int) -> Iterator[Solution]:
-    for _ in range(count):
-        yield net.with_params(
-            **{name: w + size * rng.normal(size=w.shape) for name, w in net.params.items()}
-        )
+def _moved(net: Solution, rng: np.random.Generator, size: float) -> Solution:
+    moved = {name: w + size * rng.normal(size=w.shape) for name, w in net.params.items()}
+    return net.with_params(**moved)
 
 
 def _distance_at_minimum(data: Dataset, loss: Logistic, rng: np.random.Generator) -> float:
@@ -161,11 +132,8 @@ def _distance_at_minimum(data: Dataset, loss: Logistic, rng: np.random.Generator
 
     def network(flat: Array) -> Solution:
         parts = np.split(flat, sizes[:-1])
-        params: Params = {
-            name: part.reshape(shape)
-            for part, (name, shape) in zip(parts, shapes.items(), strict=True)
-        }
-        return Solution(arch, params, data)
+        shaped = [part.reshape(s) for part, s in zip(parts, shapes.values(), strict=True)]
+        return Solution(arch, dict(zip(shapes, shaped, strict=True)), data)
 
     def value(flat: Array) -> tuple[float, Array]:
         at, gradient = Problem(network(flat).module, loss, data).value_and_gradient()
@@ -177,111 +145,60 @@ def _distance_at_minimum(data: Dataset, loss: Logistic, rng: np.random.Generator
     return float(np.max(np.abs(network(end.x).outputs() - gamma(loss.smoothing) * data.y_train)))
 
 
-@claim(
-    "wen2023.lemA.13",
-    "Lemma A.13 and eq. (19)",
-    "identity",
-    "Where f interpolates γ_p(2y−1), Tr ∇²L^log = p(1−p)(1/n)Σ‖∇f(x_i)‖² = (p(1−p)/2) Tr ∇²L^mse; "
-    "on xor the floors are 2p(1−p)γ_p√(d+1) with bias, p(1−p) for Sim-LN and 4p(1−p)γ_p for Sim-BN "
-    "under Condition 1",
-    as_printed="the factor is 1/(p(1−p)), and the fourth line of eq. (19) has a factor Tr ∇²f",
-    errata=("E4",),
-)
-def logistic_trace(trial: Trial) -> Iterator[Line]:
-    """Compare dense Hessians with gradients, and evaluate the floors on explicit networks."""
+@claim("wen2023.lemA.13", "Lemma A.13 and eq. (19)", "identity",
+       "Where f interpolates γ_p(2y−1), Tr ∇²L^log = p(1−p)(1/n)Σ‖∇f(x_i)‖² = (p(1−p)/2) Tr "
+       "∇²L^mse; on xor the floors are 2p(1−p)γ_p√(d+1) with bias, p(1−p) for Sim-LN and "
+       "4p(1−p)γ_p for Sim-BN under Condition 1",
+       as_printed="the factor is 1/(p(1−p)), and the fourth line of eq. (19) has a factor Tr ∇²f",
+       errata=("E4",))  # fmt: skip
+def logistic_trace(trial: Trial) -> Lines:
     rng = trial.rng("lemA.13")
     loss, factor = Logistic(smoothing=P), P * (1 - P)
     data = xor(d=6, n=20, seed=int(rng.integers(2**31)))
     net = scaled_xor_network(data, P)
     squared = float(np.mean(np.sum(net.gradients() ** 2, 1)))
     trace = float(np.trace(net.hessian(loss)))
-    yield equal(
-        "eq. (5) scaled, d=6, n=20, p=0.2: Tr of the dense Hessian",
-        trace,
-        factor * squared,
-        rel=1e-8,
-    )
+    yield equal("eq. (5) scaled, d=6, p=0.2: Tr ∇²L^log", trace, factor * squared, rel=1e-8)
     yield printed(equal("the same", trace, squared / factor, rel=1e-8))
     target = from_arrays(data.x_train, gamma(P) * data.y_train)
-    yield equal(
-        "Tr ∇²L^mse on the labels γ_p(2y−1), times p(1−p)/2",
-        factor / 2 * np.trace(Solution(net.arch, net.params, target).hessian()),
-        trace,
-        rel=1e-8,
-    )
+    mse = np.trace(Solution(net.arch, net.params, target).hessian())
+    yield equal("p(1−p)/2 · Tr ∇²L^mse on the labels γ_p(2y−1)", factor / 2 * mse, trace, rel=1e-8)
     worst = 0.0
     for p in (0.1, 0.2, 0.4):
         small = random_data(rng, 10, 4)
-        wide = random_interpolator(
-            rng, TwoLayer(width=20, activation="tanh"), relabelled(small, gamma(p))
-        )
+        arch = TwoLayer(width=20, activation="tanh")
+        wide = random_interpolator(rng, arch, relabelled(small, gamma(p)))
         dense = Solution(wide.arch, wide.params, small).hessian(Logistic(smoothing=p))
         claimed = p * (1 - p) * wide.trace / 2
         worst = max(worst, abs(float(np.trace(dense)) / claimed - 1))
-    yield near_zero(
-        "largest relative error over 3 random tanh interpolators, p = 0.1, 0.2, 0.4", worst, 1e-8
-    )
+    yield near_zero("relative error, 3 tanh interpolators, p = 0.1, 0.2, 0.4", worst, 1e-8)
     x = np.hstack([small.x_train, np.ones((10, 1))])
     h = np.tanh(small.x_train @ wide.params["W1"].T + wide.params["b1"])
     second = (-2 * h * (1 - h**2)) @ wide.params["W2"] * np.sum(x**2, 1)  # and Tr ∂²f/∂W2² = 0
     sizes = np.sum(wide.gradients() ** 2, 1)
-    yield printed(
-        equal(
-            "eq. (19), fourth line: p(1−p)(1/n)Σ Tr(∇²f_i)‖∇f_i‖², tanh, p = 0.4",
-            p * (1 - p) * float(np.mean(second * sizes)),
-            float(np.trace(dense)),
-            rel=1e-6,
-        )
-    )
+    fourth = p * (1 - p) * float(np.mean(second * sizes))
+    yield printed(equal("eq. (19), fourth line, tanh, p = 0.4", fourth, np.trace(dense), rel=1e-6))
     yield from _floors(loss)
 
 
-def _floors(loss: Logistic) -> Iterator[Line]:
+def _floors(loss: Logistic) -> Lines:
     """Evaluate the floors of the three architectures on the xor network at d = 30."""
     factor, scale = P * (1 - P), gamma(P)
     data = xor(d=30, n=100)
-    target = relabelled(data, scale)
     bias = scaled_xor_network(data, P)
-    yield equal(
-        "bias, d=30: p(1−p)/2 of the floor for labels ±γ_p, against 2p(1−p)γ_p√31",
-        factor / 2 * bias_floor(target),
-        factor * 2 * scale * math.sqrt(31),
-    )
-    yield equal(
-        "Tr ∇²L^log of eq. (5)'s network there",
-        np.trace(bias.hessian(loss)),
-        factor * 2 * scale * math.sqrt(31),
-        rel=1e-8,
-    )
+    floor = factor * 2 * scale * math.sqrt(31)
+    yield equal("bias, d=30: the floor, 2p(1−p)γ_p√31", logistic_floor(data, P), floor)
+    yield equal("Tr ∇²L^log of eq. (5)'s network", np.trace(bias.hessian(loss)), floor, rel=1e-8)
     signs = np.sign(bias.params["W2"])
     layer = Solution(TwoLayer(width=4, norm="layer"), {**bias.params, "W2": scale * signs}, data)
-    yield equal(
-        "Sim-LN: Tr ∇²L^log of eq. (5)'s network, against p(1−p)",
-        np.trace(layer.hessian(loss)),
-        factor,
-        rel=1e-8,
-    )
-    yield equal(
-        "and p(1−p)/2 of its floor for labels ±γ_p",
-        factor / 2 * layer_norm_floor(target, 1e-3),
-        factor,
-    )
+    yield equal("Sim-LN: its Tr ∇²L^log, p(1−p)", np.trace(layer.hessian(loss)), factor, rel=1e-8)
+    of_squares = partial(layer_norm_floor, epsilon=1e-3)
+    yield equal("its floor, p(1−p)", logistic_floor(data, P, of_squares), factor)
     full = complete(d=8, s=8, n_test=0)
     size = math.sqrt(scale / 2)
     first = {"W1": 1e4 * four_neurons(full).params["W1"], "b1": np.zeros(4)}
-    batch = Solution(
-        TwoLayer(width=4, norm="batch"),
-        {**first, "W2": size * signs, "gamma": np.full(4, size)},
-        full,
-    )
-    yield near_zero(
-        "Sim-BN, complete set d=8, n=32: largest |f − γ_p(2y−1)|",
-        np.max(np.abs(batch.outputs() - scale * full.y_train)),
-        1e-10,
-    )
-    yield equal(
-        "its Tr ∇²L^log with the first layer scaled by 10^4, against 4p(1−p)γ_p",
-        np.trace(batch.hessian(loss)),
-        factor * 4 * scale,
-        rel=1e-6,
-    )
+    params = {**first, "W2": size * signs, "gamma": np.full(4, size)}
+    batch = Solution(TwoLayer(width=4, norm="batch"), params, full)
+    yield near_zero("Sim-BN, d=8, n=32: |f − γ_p y|", batch.outputs() - scale * full.y_train, 1e-10)
+    trace = np.trace(batch.hessian(loss))
+    yield equal("its Tr ∇²L^log, first layer times 10^4", trace, factor * 4 * scale, rel=1e-6)

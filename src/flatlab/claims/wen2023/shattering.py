@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +12,8 @@ from scipy.optimize import linprog
 from ...data import cube
 from ...data.dataset import Array
 from ...theory.rademacher import finite_class
-from ..contract import (
-    Line,
-    Trial,
-    above,
-    at_most,
-    claim,
-    equal,
-    near_zero,
-    printed,
-    true,
-)
+from ..contract import Trial, claim, printed
+from ..lines import Lines, above, at_most, equal, near_zero, true
 
 Patterns = NDArray[np.bool_]
 
@@ -71,13 +61,10 @@ def _random_class(rng: np.random.Generator) -> Patterns:
     return np.asarray(cube(n)[rng.choice(2**n, size, replace=False)] > 0)
 
 
-@claim(
-    "wen2023.defA.7", "Definition A.7", "definition",
-    "A set is shattered by a class of {0, 1}-valued functions if every one of its subsets is cut "
-    "out by some function",
-)  # fmt: skip
-def def_a7(trial: Trial) -> Iterator[Line]:
-    """Intervals on a line, patterns listed by brute force."""
+@claim("wen2023.defA.7", "Definition A.7", "definition",
+       "A set is shattered by a class of {0, 1}-valued functions if every one of its subsets is "
+       "cut out by some function")  # fmt: skip
+def def_a7(trial: Trial) -> Lines:
     x = np.sort(trial.rng("defA.7").random(6))
     ends = np.concatenate([[-1.0], (x[1:] + x[:-1]) / 2, [2.0]])
     intervals = np.array([(x > a) & (x < b) for a in ends for b in ends])
@@ -89,13 +76,10 @@ def def_a7(trial: Trial) -> Iterator[Line]:
     yield equal("intervals that take the first and the fifth point without the third", outer, 0)
 
 
-@claim(
-    "wen2023.defA.8", "Definition A.8", "definition",
-    "The VC dimension is the size of the largest shattered set: 1 for thresholds, 2 for intervals "
-    "and for half-planes through the origin",
-)  # fmt: skip
-def def_a8(trial: Trial) -> Iterator[Line]:
-    """Brute force on seven random points."""
+@claim("wen2023.defA.8", "Definition A.8", "definition",
+       "The VC dimension is the size of the largest shattered set: 1 for thresholds, 2 for "
+       "intervals and for half-planes through the origin")  # fmt: skip
+def def_a8(trial: Trial) -> Lines:
     rng = trial.rng("defA.8")
     x = np.sort(rng.random(7))
     ends = np.concatenate([[-1.0], (x[1:] + x[:-1]) / 2, [2.0]])
@@ -108,19 +92,16 @@ def def_a8(trial: Trial) -> Iterator[Line]:
     yield equal("all functions on 7 points", _vc(np.asarray(cube(7) > 0)), 7)
 
 
-@claim(
-    "wen2023.lemA.20", "Lemma A.20 (Massart)", "inequality",
-    "R_S(F) ≤ √(2 log|A|/n) for {0, 1}-valued functions with the set A of patterns on S",
-)  # fmt: skip
-def lem_a20(trial: Trial) -> Iterator[Line]:
-    """Random classes, and classes improved by exchanging functions."""
+@claim("wen2023.lemA.20", "Lemma A.20 (Massart)", "inequality",
+       "R_S(F) ≤ √(2 log|A|/n) for {0, 1}-valued functions with the set A of patterns on "
+       "S")  # fmt: skip
+def lem_a20(trial: Trial) -> Lines:
     rng, ratios = trial.rng("lemA.20"), []
     for _ in range(trial.size(200, 2000)):
         n = int(rng.integers(1, 11))
         size = int(rng.integers(2, min(60, 2**n) + 1))
         ratios.append(_massart((cube(n)[rng.choice(2**n, size, replace=False)] + 1) / 2))
-    yield at_most(f"largest R_S/√(2 log|A|/n), {len(ratios)} random classes, n ≤ 10, |A| ≤ 60",
-                  max(ratios), 1.0)  # fmt: skip
+    yield at_most(f"largest R_S/√(2 log|A|/n), {len(ratios)} classes, n ≤ 10", max(ratios), 1.0)
     best = 0.0
     for n, size in ((4, 3), (6, 6), (8, 10)):
         corners = (cube(n) + 1) / 2
@@ -141,12 +122,9 @@ def _massart(values: Array) -> float:
     return finite_class(values).value / math.sqrt(2 * math.log(len(values)) / values.shape[1])
 
 
-@claim(
-    "wen2023.lemA.21", "Lemma A.21 (Sauer)", "inequality",
-    "|A| ≤ Σ_{i ≤ VC} C(n, i) for the set A of patterns of a class on n points",
-)  # fmt: skip
-def lem_a21(trial: Trial) -> Iterator[Line]:
-    """Half-spaces, random classes, and the classes that reach the bound."""
+@claim("wen2023.lemA.21", "Lemma A.21 (Sauer)", "inequality",
+       "|A| ≤ Σ_{i ≤ VC} C(n, i) for the set A of patterns of a class on n points")  # fmt: skip
+def lem_a21(trial: Trial) -> Lines:
     rng, worst, count = trial.rng("lemA.21"), 0.0, trial.size(200, 2000)
     for d, n in ((2, 5), (2, 8), (3, 6), (3, 8)):
         patterns = _half_spaces(rng.normal(size=(n, d)), rng)
@@ -161,22 +139,17 @@ def lem_a21(trial: Trial) -> Iterator[Line]:
     for n, k in ((5, 2), (7, 3)):
         corners = np.asarray(cube(n) > 0)
         few = corners[corners.sum(1) <= k]
-        yield equal(f"all sets of at most {k} of {n} points reach it: |A|", len(few),
-                    _sauer(n, _vc(few)))  # fmt: skip
+        yield equal(f"at most {k} of {n} points reach it: |A|", len(few), _sauer(n, _vc(few)))
 
 
 def _sauer(n: int, vc: int) -> int:
     return sum(math.comb(n, i) for i in range(vc + 1))
 
 
-@claim(
-    "wen2023.corA.1", "Corollary A.1", "inequality",
-    "R_S(F) ≤ √(4 VC log n/n) for {0, 1}-valued functions and n ≥ 2",
-    as_printed="for every n, n = 1 included",
-    errata=("E25",),
-)  # fmt: skip
-def cor_a1(trial: Trial) -> Iterator[Line]:
-    """All classes on two and three points, random ones on more, and n = 1."""
+@claim("wen2023.corA.1", "Corollary A.1", "inequality",
+       "R_S(F) ≤ √(4 VC log n/n) for {0, 1}-valued functions and n ≥ 2",
+       as_printed="for every n, n = 1 included", errata=("E25",))  # fmt: skip
+def cor_a1(trial: Trial) -> Lines:
     rng = trial.rng("corA.1")
     for n in (2, 3):
         corners = np.asarray(cube(n) > 0)
@@ -188,8 +161,7 @@ def cor_a1(trial: Trial) -> Iterator[Line]:
     ratio = max(_corollary_ratio(patterns) for patterns in made if patterns.shape[1] >= 2)
     yield at_most(f"the same, {len(made)} random classes, n ≤ 7", ratio, 1.0)
     planes = [_half_spaces(rng.normal(size=(n, d)), rng) for n, d in ((4, 2), (8, 2), (8, 3))]
-    yield at_most("the same, half-spaces in R² and R³, n = 4, 8",
-                  max(map(_corollary_ratio, planes)), 1.0)  # fmt: skip
+    yield at_most("the same, half-spaces in R² and R³", max(map(_corollary_ratio, planes)), 1.0)
     both = np.array([[False], [True]])
     yield printed(at_most("R_S of both functions on one point", finite_class(both).value,
                           math.sqrt(4 * _vc(both) * math.log(1))))  # fmt: skip
@@ -202,11 +174,9 @@ def _corollary_ratio(patterns: Patterns) -> float:
     return finite_class(patterns).value / math.sqrt(4 * _vc(patterns) * math.log(n) / n)
 
 
-@claim(
-    "wen2023.lemA.22", "Lemma A.22", "inequality",
-    "The half-spaces x ↦ 1[w·x > 0] of R^d have VC dimension d",
-)  # fmt: skip
-def lem_a22(trial: Trial) -> Iterator[Line]:
+@claim("wen2023.lemA.22", "Lemma A.22", "inequality",
+       "The half-spaces x ↦ 1[w·x > 0] of R^d have VC dimension d")  # fmt: skip
+def lem_a22(trial: Trial) -> Lines:
     """The basis is shattered; no d + 1 points are, and a linear dependence says why."""
     rng = trial.rng("lemA.22")
     for d in (1, 3, 8):
@@ -227,8 +197,7 @@ def lem_a22(trial: Trial) -> Iterator[Line]:
             pattern = dependence > 0 if np.any(dependence > 0) else dependence < 0
             realised += _realisable(x, pattern)
             tried += 1
-    yield near_zero(f"sets of d + 1 points, d = 2, 3, some degenerate, {tried} in all: sets whose "
-                    "pattern of the dependence is realised", realised)  # fmt: skip
+    yield near_zero(f"{tried} sets of d + 1 points: the dependence's pattern realised", realised)
     x = rng.normal(size=(4, 3))
     count = sum(_realisable(x, np.asarray(row)) for row in cube(4) > 0)
     yield at_most("four random points of R³: patterns realised, of 16", count, 15)

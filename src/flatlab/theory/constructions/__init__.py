@@ -7,21 +7,21 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...data import Dataset
-from ...errors import UserError, nearest, unknown
+from ...errors import UserError, nearest, unknown, whole
 from ..solution import Solution
 from .balancing import balanced as balanced
 from .balancing import norm_balanced as norm_balanced
-from .batch_norm import xor_batch_norm as xor_batch_norm
 from .generalising import circle_as_printed as circle_as_printed
 from .generalising import circle_steps as circle_steps
 from .generalising import finite_labels as finite_labels
-from .generalising import four_neurons as four_neurons
-from .layer_norm import layer_norm_four_neurons as layer_norm_four_neurons
-from .layer_norm import layer_norm_memorising as layer_norm_memorising
+from .memorising import layer_norm_memorising as layer_norm_memorising
 from .memorising import lecture_memorising as lecture_memorising
 from .memorising import memorising as memorising
-from .no_bias import no_bias_memorising as no_bias_memorising
-from .no_bias import no_bias_xor as no_bias_xor
+from .memorising import no_bias_memorising as no_bias_memorising
+from .xor import four_neurons as four_neurons
+from .xor import layer_norm_four_neurons as layer_norm_four_neurons
+from .xor import no_bias_xor as no_bias_xor
+from .xor import xor_batch_norm as xor_batch_norm
 
 CONSTRUCTIONS: dict[str, Callable[..., Solution]] = {
     "memorising": memorising,
@@ -44,15 +44,29 @@ def construct(name: str, data: Dataset, options: Mapping[str, Any] | None = None
     >>> round(construct("four-neurons", xor(d=30, n=100)).trace, 4)  # 4√31
     22.2711
     """
+    given = plain_options(name, options or {})
+    data.require_points(name)
+    return CONSTRUCTIONS[name](data, **given)
+
+
+def plain_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a construction as Python's numbers, so equal ones are stored alike.
+
+    >>> plain_options("memorising", {"depth": 3.0, "epsilon": 1.0})
+    {'depth': 3, 'epsilon': 1.0}
+    """
     if name not in CONSTRUCTIONS:
         raise unknown("construction", name, CONSTRUCTIONS)
-    make = CONSTRUCTIONS[name]
-    allowed = [key for key in inspect.signature(make).parameters if key != "data"]
-    for key in options or {}:
+    known = inspect.signature(CONSTRUCTIONS[name]).parameters
+    allowed = [key for key in known if key != "data"]
+    found = {}
+    for key, value in options.items():
         if key not in allowed:
             raise UserError(f"{name} has no option {key!r}: {nearest(str(key), allowed)}")
-    data.require_points(name)
-    return make(data, **(options or {}))
+        counts = str(known[key].annotation).startswith("int")
+        scalar = getattr(value, "ndim", None) == 0 and hasattr(value, "item")
+        found[key] = whole(value) if counts else value.item() if scalar else value
+    return found
 
 
 def descriptions() -> dict[str, str]:

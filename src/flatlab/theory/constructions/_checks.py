@@ -9,6 +9,7 @@ import numpy as np
 
 from ...data import Dataset
 from ...errors import UserError
+from ..bounds import is_xor
 
 
 def positive(name: str, value: object) -> float:
@@ -23,10 +24,7 @@ def require_xor(data: Dataset, what: str) -> None:
     """Raise unless x1, x2 are ±1 and y = x1·x2 on the training set."""
     if data.d < 2:
         raise UserError(f"{what} needs d >= 2, got d={data.d}")
-    quadrants = data.x_train[:, :2]
-    if not np.all(np.abs(quadrants) == 1) or not np.array_equal(
-        data.y_train, np.prod(quadrants, axis=1)
-    ):
+    if not is_xor(data):
         raise UserError(f"{what} needs x1, x2 in {{-1, 1}} and y = x1*x2, unlike {data.name!r}")
 
 

@@ -14,9 +14,10 @@ def balanced(solution: Solution) -> Solution:
     Neuron j adds (2/n) Σ_i 1[active] (a_j² ‖x'_i‖² + h_ij²) to the trace, with h_ij its activation
     at x_i. Rescaled by c it adds A/c² + B c², which is least at c⁴ = A/B, where it is 2√(AB).
     """
-    activations, sizes = _neurons(solution)
-    active = activations > 0
-    A = solution.params["W2"] ** 2 * (active * sizes[:, None]).sum(0)
+    _require_plain(solution)
+    activations = solution.hidden()[0]
+    sizes = np.sum(solution.data.x_train**2, 1) + ("b1" in solution.params)
+    A = solution.params["W2"] ** 2 * ((activations > 0) * sizes[:, None]).sum(0)
     B = (activations**2).sum(0)
     alive = (A > 0) & (B > 0)
     c = np.where(alive, np.where(alive, A, 1) / np.where(alive, B, 1), 1.0) ** 0.25
@@ -42,13 +43,6 @@ def rescaled(solution: Solution, c: Array) -> Solution:
     if "b1" in solution.params:
         changed["b1"] = solution.params["b1"] * c
     return solution.with_params(**changed)
-
-
-def _neurons(solution: Solution) -> tuple[Array, Array]:
-    """Return the activations on the training set, (n, m), and ‖x'_i‖²."""
-    _require_plain(solution)
-    sizes = np.sum(solution.data.x_train**2, 1) + ("b1" in solution.params)
-    return solution.hidden()[0], sizes
 
 
 def _require_plain(solution: Solution) -> None:

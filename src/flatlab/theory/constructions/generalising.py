@@ -1,49 +1,21 @@
-"""Flattest minima with bias that generalise: eq. (5), Proposition A.1 and Proposition A.2."""
+"""Flattest minima with bias that generalise: Propositions A.1 and A.2."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from ...data import Dataset
-from ...errors import UserError, whole_number
+from ...data import Dataset, from_arrays
+from ...errors import UserError
 from ...models import Params, TwoLayer
-from ..geometry import separate
-from ..solution import Array, Solution
-from ._checks import common_norm, positive, require_xor
-from .memorising import memorising, padded
+from ..geometry import on_circle, separate
+from ..solution import Solution
+from ._checks import common_norm, positive
+from .memorising import memorising
 
-SIGNS = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
-"""(−1)^i, (−1)^j of neuron 2i + j + 1."""
 NARROW = 1e-12
 """Least rise of a step, in the cosine; less would be rounding."""
 NARROW_SPIKE = 3e-9
 """The narrowest spike on the circle that float64 resolves."""
-
-
-def four_neurons(data: Dataset, r: float | None = None, width: int = 4) -> Solution:
-    """The xor network of eq. (5): one neuron for each quadrant of (x1, x2), as flat as any.
-
-    W1 has the rows r(±1, ±1, 0, …), b1 = −r and W2 = ±1/r: on the cube a neuron is r on its own
-    quadrant and 0 elsewhere, f = x1·x2, and Tr ∇²L = 2(r² + (d+1)/r²), least at r = (d+1)^{1/4},
-    where it is 4√(d+1). The printed r = (d²+1)^{1/4} is not the minimum (erratum E1).
-
-    Args:
-        data: An xor data set.
-        r: Scale of the first layer; (d+1)^{1/4} unless given.
-        width: Neurons, at least 4; the others are dead.
-    """
-    require_xor(data, "four_neurons")
-    width = whole_number("width", width, 4)
-    r = (data.d + 1) ** 0.25 if r is None else positive("r", r)
-    params: Params = {"W1": np.zeros((width, data.d))}
-    params["W1"][:4, :2] = r * SIGNS
-    params["b1"] = padded(np.full(4, -r), width, -1.0)
-    params["W2"] = padded(SIGNS.prod(1) / r, width)
-    return Solution(TwoLayer(width=width), params, data)
 
 
 def finite_labels(data: Dataset, epsilon: float | None = None) -> Solution:
@@ -112,29 +84,30 @@ def circle_steps(data: Dataset, edge: float = 0.02) -> Solution:
         raise UserError(f"circle_steps needs n >= 3 points, got {data.n}")
     if not 0 < edge < 1:
         raise UserError(f"edge must lie between 0 and 1, got {edge!r}")
-    order = np.argsort(np.arctan2(data.x_train[:, 1], data.x_train[:, 0]))
-    angles = np.arctan2(data.x_train[:, 1], data.x_train[:, 0])[order]
+    angles = np.arctan2(data.x_train[:, 1], data.x_train[:, 0])
+    order = np.argsort(angles)
+    angles = angles[order]
     gaps = np.append(np.diff(angles), angles[0] + 2 * np.pi - angles[-1])
     if gaps.max() >= np.pi:
         raise UserError("circle_steps needs points with no gap of half the circle: draw more")
     nearest = np.minimum(gaps, np.roll(gaps, 1))
     widths = np.empty(data.n)
     widths[order] = np.maximum(1 - np.cos(edge / 2 * nearest), NARROW_SPIKE)
-    spiky = memorising(_projected(data), epsilon=widths)  # spikes end within the gaps' edges
-    spikes = Solution(spiky.arch, _lifted(spiky.params, data), data)
+    plane = from_arrays(data.x_train[:, :2], data.y_train)
+    spikes = _lifted(memorising(plane, epsilon=widths), data)  # they end within the gaps' edges
     labels = data.y_train[order]
     height = (labels + np.roll(labels, -1)) / 2
     middle, half = angles + gaps / 2, gaps / 2
     outer, inner = np.cos((1 - edge / 2) * half), np.cos((1 - edge) * half)
     toward = np.zeros((data.n, data.d))
-    toward[:, 0], toward[:, 1] = np.cos(middle), np.sin(middle)
+    toward[:, :2] = on_circle(middle)
     rise = inner - outer
     slope = np.where(rise > NARROW, height / np.maximum(rise, NARROW), 0.0)
     size = np.sqrt(np.abs(slope))
     params: Params = {
-        "W1": np.vstack([spikes.params["W1"], size[:, None] * toward, size[:, None] * toward]),
-        "b1": np.concatenate([spikes.params["b1"], -size * outer, -size * inner]),
-        "W2": np.concatenate([spikes.params["W2"], np.sign(slope) * size, -np.sign(slope) * size]),
+        "W1": np.vstack([spikes["W1"], size[:, None] * toward, size[:, None] * toward]),
+        "b1": np.concatenate([spikes["b1"], -size * outer, -size * inner]),
+        "W2": np.concatenate([spikes["W2"], np.sign(slope) * size, -np.sign(slope) * size]),
     }
     return Solution(TwoLayer(width=3 * data.n), params, data)
 
@@ -147,8 +120,8 @@ def circle_as_printed(data: Dataset) -> Solution:
     before = np.append(sorted_[-1] - 2 * np.pi, sorted_[:-1])
     z = (before + sorted_) / 2
     after = np.append(z[1:], z[0] + 2 * np.pi)
-    w = _unit((z + after) / 2)  # perpendicular to the chord from z_j to z_{j+1}
-    v, at_z = _unit(sorted_), np.sum(w * _unit(z), 1)
+    w = on_circle((z + after) / 2)  # perpendicular to the chord from z_j to z_{j+1}
+    v, at_z = on_circle(sorted_), np.sum(w * on_circle(z), 1)
     labels = data.y_train[order]
     r = np.sqrt(np.abs(labels) * np.sqrt(common_norm(data, "circle") ** 2 + 1))
     params: Params = {"W1": np.zeros((data.n, data.d))}
@@ -158,21 +131,10 @@ def circle_as_printed(data: Dataset) -> Solution:
     return Solution(TwoLayer(width=data.n), params, data)
 
 
-def _unit(angle: Array) -> Array:
-    return np.stack([np.cos(angle), np.sin(angle)], 1)
-
-
-def _projected(data: Dataset) -> Dataset:
-    """Return the data in the plane of the circle."""
-    from ...data import from_arrays
-
-    return from_arrays(data.x_train[:, :2], data.y_train)
-
-
-def _lifted(params: Mapping[str, NDArray[np.floating[Any]]], data: Dataset) -> Params:
-    """Return neurons of the plane as neurons of R^d, balanced for inputs of norm R."""
+def _lifted(made: Solution, data: Dataset) -> Params:
+    """Return the neurons of a network in the plane as neurons of R^d, balanced for ‖x‖ = R."""
     R = common_norm(data, "circle_steps")
     factor = ((R**2 + 1) / 2) ** 0.25  # ‖x'‖ is √2 in the plane
     W1 = np.zeros((data.n, data.d))
-    W1[:, :2] = params["W1"] * factor
-    return {"W1": W1, "b1": params["b1"] * factor, "W2": params["W2"] / factor}
+    W1[:, :2] = made.params["W1"] * factor
+    return {"W1": W1, "b1": made.params["b1"] * factor, "W2": made.params["W2"] / factor}

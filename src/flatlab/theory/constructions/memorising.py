@@ -1,4 +1,4 @@
-"""Networks that memorise: one neuron for each training point (Theorem 4.1; the lecture)."""
+"""Networks that memorise: one neuron for each training point (Theorems 4.1, 5.1; the lecture)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ...models import Deep, Params, TwoLayer
 from ..geometry import Separation, require_extreme
 from ..solution import Array, Solution
 from ._checks import positive
+from .balancing import balanced
 
 # Required relative accuracy of the activations at training points.
 PRECISION = 1e-7
@@ -45,14 +46,84 @@ def memorising(
     require_labels(data)
     widths = spike_widths(data, found, epsilon)
     size = np.sqrt(np.sum(data.x_train**2, 1) + 1)
+    arch = TwoLayer(width=width) if depth == 2 else Deep(depth=depth, width=width)
     r = (size / np.abs(data.y_train)) ** (1 / depth)
     u = np.abs(data.y_train) * r ** (depth - 1)
     params = spikes(data, found, u, widths, width)
     for layer in range(2, depth):
         params[f"W{layer}"] = np.diag(padded(1 / r, width))
     params[f"W{depth}"] = padded(np.sign(data.y_train) / r, width)
-    arch = TwoLayer(width=width) if depth == 2 else Deep(depth=depth, width=width)
     return Solution(arch, params, data)
+
+
+def layer_norm_memorising(
+    data: Dataset,
+    ln_epsilon: float = 1e-3,
+    width: int | None = None,
+    delta: float | None = None,
+    threshold: float = 0.5,
+    zero_labels: bool = False,
+) -> Solution:
+    """The memorising solution of Theorem 5.1, with f = W2 h/max(‖h‖, ε).
+
+    Neuron i is a spike of height u_i at x_i, its output weight r_i y_i. With q_i = ‖x'_i‖|y_i|:
+
+        q_i > ε/2:      u_i = 2ε, r_i = 1, so ‖∇f(x_i)‖² = 1
+        0 < q_i ≤ ε/2:  u_i = √(ε q_i), r_i = √(ε/q_i), so ‖∇f(x_i)‖² = 2q_i/ε
+        y_i = 0:        no neuron, so ‖∇f(x_i)‖² = 0 (and x_i is not memorised)
+
+    which is the floor of `bounds.layer_norm_floor`. The paper puts the threshold between the first
+    two cases at ε, where the second costs up to 2 (erratum E10), and gives the third case a neuron
+    (erratum E11).
+
+    Args:
+        data: The training inputs must be extreme points.
+        ln_epsilon: ε of simplified LayerNorm.
+        width: Neurons, at least n; n unless given.
+        delta: Width of the spikes; half of each margin unless given.
+        threshold: The q_i between the first two cases, as a share of ε.
+        zero_labels: Whether labels may be zero; their points are then not memorised.
+    """
+    if not zero_labels:
+        require_labels(data)
+    width = whole_number("width", data.n if width is None else width, data.n)
+    ln_epsilon = positive("ln_epsilon", ln_epsilon)
+    found = require_extreme(data.x_train)
+    widths = spike_widths(data, found, delta)
+    y = data.y_train
+    q = np.sqrt(np.sum(data.x_train**2, 1) + 1) * np.abs(y)
+    large = q > threshold * ln_epsilon
+    safe = np.where(q > 0, q, 1.0)
+    u = np.where(large, 2 * ln_epsilon, np.sqrt(ln_epsilon * safe))
+    r = np.where(large, 1.0, np.sqrt(ln_epsilon / safe))
+    params = spikes(data, found, u, widths, width)
+    dead = np.flatnonzero(y == 0)
+    params["W1"][dead] = 0.0
+    params["b1"][dead] = -1.0
+    params["W2"] = padded(r * y, width)
+    return Solution(TwoLayer(width=width, norm="layer", ln_epsilon=ln_epsilon), params, data)
+
+
+def no_bias_memorising(data: Dataset) -> Solution:
+    """A memorising network without bias, at the floor: for n ≤ d linearly independent inputs.
+
+    For such inputs there are rows with w_i·x_j = 2δ_ij − 1, so neuron i fires at x_i alone and no
+    point is on a kink. Balanced, ‖∇f(x_i)‖² = 2‖x_i‖|y_i|. So with fewer samples than Theorem 3.1
+    asks for, a flattest minimum without bias need not generalise either.
+
+    Args:
+        data: At most d linearly independent training inputs, labels not zero.
+    """
+    require_labels(data)
+    if np.linalg.matrix_rank(data.x_train) < data.n:
+        raise UserError(
+            f"no_bias_memorising needs linearly independent inputs, n <= d: got n={data.n}, "
+            f"d={data.d}, rank {np.linalg.matrix_rank(data.x_train)}"
+        )
+    wanted = 2 * np.eye(data.n) - 1
+    W1 = np.linalg.lstsq(data.x_train, wanted.T, rcond=None)[0].T
+    params: Params = {"W1": W1, "W2": data.y_train.copy()}
+    return balanced(Solution(TwoLayer(width=data.n, bias=False), params, data))
 
 
 def lecture_memorising(data: Dataset) -> Solution:

@@ -1,1 +1,0 @@
-"""Claims of Lei Wu's lecture on implicit bias and regularisation, 2025."""

@@ -15,6 +15,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .outside.functions import function_named
+
+DRAWN_BY = "flatlab.report:figure"
 Array = NDArray[np.floating[Any]]
 Scale = Literal["linear", "log", "symlog"]
 Limits = tuple[float, float]
@@ -46,7 +49,8 @@ class Mark:
 class Curve:
     """y against x, one row of y for each seed: their mean is drawn, and a band over all of them.
 
-    A missing value is NaN. `error`, if given, is the half-width of an error bar at each x.
+    A missing value is NaN. `error`, if given, is the half-width of an error bar at each x. Points
+    that are `open` have an open marker.
     """
 
     label: str
@@ -54,6 +58,7 @@ class Curve:
     x: Array
     y: Array
     error: Array | None = None
+    open: NDArray[np.bool_] | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -181,26 +186,14 @@ class Span:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Heat:
-    """A colour for each cell of a matrix.
+    """A colour for each cell of a matrix; NaN leaves a cell grey.
 
-    Attributes:
-        title: Above the axes.
-        xlabel: Name of the horizontal axis.
-        ylabel: Name of the vertical axis.
-        values: (rows, columns); NaN leaves a cell grey.
-        x: The columns: their positions (increasing numbers), or a name for each; an empty name
-            is not written.
-        y: The rows: their positions, drawn upwards, or a name for each, drawn from the top.
-        colour: What the colours mean, written beside their bar; without it there is no bar.
-        signed: Whether zero is white and the two signs have different colours.
-        saturates: Per cent of the values that the range of colours holds; larger ones saturate.
-        cscale: The scale of the colours.
-        levels: Contour lines, at these values.
-        curves: Drawn over the cells, as a boundary that theory predicts.
-        xspans: Groups of columns, named above the axes and separated by lines.
-        yspans: Groups of rows, separated by lines.
-        xscale: Scale of numeric columns.
-        yscale: Scale of numeric rows.
+    Columns (x) and rows (y) have positions, or a name each; an empty name is not written. Rows with
+    positions are drawn upwards, rows with names from the top. A colour bar is drawn if `colour`
+    says what the colours mean. Where they are `signed`, zero is white and the two signs have
+    different colours; the range of colours holds `saturates` per cent of the values. There may be
+    contour lines (`levels`), curves such as a boundary that theory predicts, and groups of columns
+    and rows (`xspans`, named above the axes, and `yspans`), separated by lines.
     """
 
     title: str
@@ -246,9 +239,16 @@ Panel = Curves | Dots | Bars | Points | Heat | Surface
 
 @dataclasses.dataclass(frozen=True)
 class Plot:
-    """A picture: rows of panels below a title, and one sentence below them."""
+    """A picture: rows of panels below a title, and a caption below them."""
 
     name: str
     title: str
     panels: tuple[tuple[Panel, ...], ...]
     caption: str = ""
+
+    def figure(self) -> Any:
+        """Return it as a matplotlib figure.
+
+        The room that draws is asked for by name, so that rooms which make pictures need not see it.
+        """
+        return function_named(DRAWN_BY)(self)

@@ -51,9 +51,7 @@ def judged(module, settings=None, preset="lab", **made):
     return {v.claim.removeprefix(prefix): v for v in found.verdicts}
 
 
-# Fewer seeds than lab where it has fifty: seeds are no size.
-LAB = {m: dataclasses.replace(m.PRESETS["lab"], seeds=3) for m in MODULES.values()}
-LAB[global_minimum] = dataclasses.replace(global_minimum.PRESETS["lab"], seeds=20)
+LAB = {m: m.PRESETS["lab"] for m in MODULES.values()}
 
 
 # All four
@@ -69,7 +67,7 @@ def test_a_quick_run_through_the_runner_assesses_nothing_and_draws(module, tmp_p
     (part,) = found.experiments
     assert all(v.holds is None and v.measured is not None for v in found.verdicts)
     assert part.finding.endswith(".")
-    lines = len(module.arms(dataclasses.replace(quick, **changes)))
+    lines = len(module.COMPARISON.arms(dataclasses.replace(quick, **changes)))
     assert len(part.tables[module.COMPARISON.name]) == lines
     for plot in found.plots[part.id]:
         assert draw(plot).startswith(b"\x89PNG")
@@ -78,7 +76,8 @@ def test_a_quick_run_through_the_runner_assesses_nothing_and_draws(module, tmp_p
 @EACH
 def test_quick_and_small_sizes_assess_nothing(module):
     lab = LAB[module]
-    for settings, preset in ((lab, "quick"), (dataclasses.replace(lab, width=10), "lab")):
+    small, few = dataclasses.replace(lab, width=10), dataclasses.replace(lab, seeds=lab.seeds - 1)
+    for settings, preset in ((lab, "quick"), (small, "lab"), (few, "lab")):
         assert {v.word for v in judged(module, settings, preset).values()} == {"not assessed"}
 
 
@@ -131,11 +130,23 @@ def test_the_law_is_judged_by_the_slope(exponent, word, column, claim):
     assert verdict.measured == pytest.approx(exponent, rel=1e-9)
 
 
+def test_sizes_that_are_all_equal_have_no_slope():
+    """`--set n=8` with d = 8 or more gives one size, as often as there are points."""
+    assert np.isnan(samples.slope([1.0, 1.0, 1.0], [0.3, 0.2, 0.1]))
+    settings = dataclasses.replace(samples.PRESETS["quick"], n=8)
+    runs = made_up(samples, settings, **{samples.key("bias", 8): {"test_error": 0.3}})
+    found = samples.EXPERIMENT.analyse(settings, "quick", runs)
+    assert [v.measured for v in found.verdicts[:4]] == [None] * 4
+    assert "not available for the test error" in found.finding
+
+
 def test_a_law_that_seeds_dispute_is_not_assessed():
     lab = LAB[samples]
-    values = zip(law(lab, -0.2), law(lab, -1.5), law(lab, -2.0), strict=True)
+    values = zip(*(law(lab, slope) for slope in (-0.2, -1.5, -2.0, -0.2, -0.2)), strict=True)
     made = by_size(lab, "bias", [list(v) for v in values], "test_error")
-    assert judged(samples, **made)["bias_error"].word == "not assessed"
+    verdict = judged(samples, **made)["bias_error"]
+    assert verdict.word == "not assessed"
+    assert verdict.reason == "the interval lies on both sides of -0.9"
 
 
 def test_more_examples_with_bias():
@@ -374,7 +385,7 @@ def test_a_share_is_judged_by_its_interval(hits, word):
         (1.01, {"within_10": "holds", "within_2": "holds"}),
         (0.95, {"within_10": "holds", "within_2": "fails"}),
         (1.3, {"within_10": "fails", "within_2": "fails"}),
-        ([1.0, 1.5] * 10, {"within_10": "fails", "within_2": "fails"}),
+        ([1.0, 1.5] * 25, {"within_10": "fails", "within_2": "fails"}),
     ],
 )
 @pytest.mark.parametrize("network", global_minimum.NETWORKS)

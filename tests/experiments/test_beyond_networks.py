@@ -67,7 +67,7 @@ def test_sizes_below_lab_assess_nothing(module):
     smaller = [
         f.name
         for f in dataclasses.fields(lab)
-        if f.name in ("width", "d") or f.name.startswith("n") or "epochs" in f.name
+        if f.name in ("width", "d", "n") or f.name.startswith("n_") or "epochs" in f.name
     ]
     assert len(smaller) >= 6
     for name in smaller:

@@ -6,6 +6,7 @@ import pytest
 
 from flatlab.errors import UserError
 from flatlab.experiments.catalogue import settings_of
+from flatlab.experiments.contract import Fit
 from flatlab.experiments.wen2023 import fig3
 
 
@@ -37,8 +38,9 @@ def test_one_change_of_a_network_turns_its_verdict(name, change):
     found[5] = dataclasses.replace(found[5], **change) if name != "shrinks" else found[5]
     if name == "shrinks":
         found = [dataclasses.replace(each, **change) for each in found]
-    assert {v.claim.split(".")[2]: v.word for v in fig3.judged(found, True)}[name] == "fails"
-    assert {v.word for v in fig3.judged(found, False)} == {"not assessed"}
+    assert {v.claim.split(".")[2]: v.word for v in fig3.judged(found, Fit())}[name] == "fails"
+    left_open = {(v.word, v.reason) for v in fig3.judged(found, Fit("n is 3 (needs 12)"))}
+    assert left_open == {("not assessed", "n is 3 (needs 12)")}
 
 
 def test_arcs_that_overlap_say_nothing_of_the_exponent():
@@ -66,30 +68,52 @@ def test_figure_3_has_no_seeds():
         settings_of([fig3.EXPERIMENT], "lab", 3)
 
 
-def test_settings_reach_the_picture():
-    """`--set n=20` draws twenty points, `--set epsilon=…` arcs of that width."""
-    quick = fig3.PRESETS["quick"]
-    for changes in ({}, {"n": 20, "epsilon": 0.02}, {"halvings": 2}):
-        s = dataclasses.replace(quick, **changes)
-        (plot,) = fig3.EXPERIMENT.analyse(s, "quick", {}).plots
-        (row,) = plot.panels
-        assert plot.name == "fig3" and len(row) == min(3, s.halvings)
-        assert sum(len(cloud.x) for cloud in row[0].clouds) == s.n
-        _, *arcs = row[0].outlines
-        assert sum(len(each.x) for each in arcs) == s.n
-        # The arc of the first point, at angle 0, ends at arccos(1 − ε).
-        end = np.arctan2(arcs[0].y[0, -1], arcs[0].x[0, -1])
-        assert end == pytest.approx(np.arccos(1 - s.epsilon), abs=1e-4)
+@pytest.mark.parametrize(
+    "changes, epsilon",
+    [
+        ({}, 0.1),
+        ({"n": 20}, 0.75 * (1 - np.cos(np.pi / 10))),
+        ({"n": 20, "epsilon": 0.02}, 0.02),
+        ({"halvings": 2}, 0.1),
+    ],
+)
+def test_settings_reach_the_picture(changes, epsilon):
+    """`--set n=20` draws twenty points with arcs that fit, `--set epsilon=…` arcs of that width."""
+    s = settings_of([fig3.EXPERIMENT], "quick", None, changes)[fig3.EXPERIMENT.id]
+    assert s.epsilon == pytest.approx(epsilon, rel=1e-12)
+    found = fig3.EXPERIMENT.analyse(s, "quick", {})
+    assert found.tables["fig3"][0]["epsilon"] == s.epsilon
+    (plot,) = found.plots
+    (row,) = plot.panels
+    assert plot.name == "fig3" and len(row) == min(3, s.halvings)
+    assert row[0].title.startswith(f"ε = {s.epsilon:.3g}: ")
+    assert sum(len(cloud.x) for cloud in row[0].clouds) == s.n
+    _, *arcs = row[0].outlines
+    assert sum(len(each.x) for each in arcs) == s.n
+    # The arc of the first point, at angle 0, ends at arccos(1 − ε).
+    end = np.arctan2(arcs[0].y[0, -1], arcs[0].x[0, -1])
+    assert end == pytest.approx(np.arccos(1 - s.epsilon), abs=1e-4)
+
+
+def test_an_epsilon_that_does_not_fit_is_refused_before_anything_is_done():
+    with pytest.raises(UserError, match=r"epsilon must be < 0\.0489435, the margin of 20 points"):
+        settings_of([fig3.EXPERIMENT], "quick", None, {"n": 20, "epsilon": 0.1})
+    with pytest.raises(UserError, match="epsilon must be > 0 or left out, got 0"):
+        settings_of([fig3.EXPERIMENT], "quick", None, {"epsilon": 0})
 
 
 def test_the_command_draws_what_is_set(main, tmp_path):
-    drawn = []
+    drawn, settings = [], []
     for k, n in enumerate((8, 20)):
-        code, _, err = main(
-            "run", "wen2023/fig3", "--preset", "quick", "--set", f"n={n}", "--set", "epsilon=0.04",
+        code, out, err = main(
+            "run", "wen2023/fig3", "--preset", "quick", "--set", f"n={n}",
             "--out", tmp_path / str(k), "--json",
         )  # fmt: skip
         assert code == 0, err
+        (part,) = json.loads(out)["experiments"]
+        settings.append(part["settings"])
         (path,) = (tmp_path / str(k)).rglob("fig3.png")
         drawn.append(path.read_bytes())
     assert drawn[0] != drawn[1]
+    assert [s["n"] for s in settings] == [8, 20]
+    assert [s["epsilon"] for s in settings] == [0.1, pytest.approx(0.036708, abs=1e-6)]

@@ -8,10 +8,11 @@ from scipy import stats
 from flatlab.errors import UserError
 from flatlab.experiments import CATALOGUE
 from flatlab.experiments.catalogue import find, parse_changes, parse_value, settings_of
-from flatlab.experiments.contract import Interval
-from flatlab.experiments.judging import Rule, judge
+from flatlab.experiments.contract import Interval, Planned, sizes
+from flatlab.experiments.judging import Rule, judge, on_minimum
 from flatlab.experiments.showing import curves
 from flatlab.experiments.wen2023 import table1
+from flatlab.experiments.work import planned_work
 from flatlab.training.config import RunConfig
 from flatlab.training.run import Run
 
@@ -27,6 +28,11 @@ EVERY_PRESET = pytest.mark.parametrize(
         for preset in experiment.presets
     ],
 )
+
+
+def runs_of(planned):
+    """Return the training runs of a plan, without computations."""
+    return [p for p in planned if isinstance(p, Planned)]
 
 
 # The contract of every experiment
@@ -48,6 +54,7 @@ def test_an_experiment_is_found_by_its_id_and_has_a_header(experiment):
 def test_a_plan_has_unique_names_and_configurations_that_round_trip(experiment, preset):
     planned = experiment.plan(experiment.presets[preset])
     assert len({p.name for p in planned}) == len(planned) > 0
+    planned = runs_of(planned)
     assert len({p.config.digest() for p in planned}) == len(planned)
     for p in planned:
         again = RunConfig.from_dict(p.config.to_dict())
@@ -57,9 +64,20 @@ def test_a_plan_has_unique_names_and_configurations_that_round_trip(experiment, 
 @EVERY_PRESET
 def test_a_preset_that_decides_has_enough_seeds(experiment, preset):
     settings = experiment.presets[preset]
-    seeds = [p.config.seed for p in experiment.plan(settings)]
+    seeds = [p.config.seed for p in runs_of(experiment.plan(settings))]
     assert settings.seeds >= {"quick": 1, "lab": 3, "paper": 1}[preset]
     assert set(seeds) == set(range(settings.seeds))
+
+
+@EVERY_PRESET
+def test_lab_and_paper_decide_with_their_own_seeds_and_not_with_fewer(experiment, preset):
+    settings = experiment.presets[preset]
+    short = experiment.too_small(settings, preset)
+    assert bool(short) == (preset in experiment.undecided)
+    if preset == "lab":
+        few = dataclasses.replace(settings, seeds=settings.seeds - 1)
+        needs = f"seeds is {few.seeds} (needs {settings.seeds})"
+        assert experiment.too_small(few, preset) == f"too small to decide: {needs}"
 
 
 @TRAINED
@@ -67,6 +85,14 @@ def test_an_analysis_of_no_runs_assesses_nothing(experiment):
     findings = experiment.analyse(experiment.presets["lab"], "lab", {})
     assert findings.verdicts and all(v.holds is None for v in findings.verdicts)
     assert all(v.measured is None for v in findings.verdicts)
+
+
+@EXPERIMENTS
+def test_an_open_verdict_says_which_size_is_too_small(experiment):
+    """Once and precisely, with or without results."""
+    settings = experiment.presets["quick"]
+    reasons = {v.reason for v in experiment.analyse(settings, "quick", {}).verdicts}
+    assert reasons == {experiment.too_small(settings, "quick")}
 
 
 @EXPERIMENTS
@@ -107,6 +133,38 @@ def test_changes_win_over_the_preset():
     assert made.d == experiment.presets["quick"].d
     with pytest.raises(UserError, match="width must be > 0, got 0"):
         settings_of([experiment], "quick", None, {"width": 0})
+
+
+EVERY_SIZE = pytest.mark.parametrize(
+    "experiment, name",
+    [
+        pytest.param(experiment, name, id=f"{id}-{name}")
+        for id, experiment in CATALOGUE.items()
+        for name in sizes(experiment.presets["quick"])
+    ],
+)
+
+
+def outcome(experiment, settings):
+    """Return what a setting must reach: the digests of the runs, or the table without any."""
+    digests = {item.key for item in planned_work(experiment, settings).values()}
+    return digests or experiment.analyse(settings, "quick", {}).tables
+
+
+@EVERY_SIZE
+def test_every_size_can_be_set_and_reaches_the_runs(experiment, name):
+    quick = experiment.presets["quick"]
+    have, before = getattr(quick, name), outcome(experiment, quick)
+    for value in {max(4, have // 2), have + 1, 3 * have} - {have}:
+        made = settings_of([experiment], "quick", None, {name: value})[experiment.id]
+        assert getattr(made, name) == value
+        assert outcome(experiment, made) != before
+
+
+@EVERY_SIZE
+def test_a_size_that_cannot_be_is_refused_in_one_line(experiment, name):
+    with pytest.raises(UserError, match=rf"^{name} must be (>=|>) \d+, got -1$"):
+        settings_of([experiment], "quick", None, {name: -1})
 
 
 # Table 1: the paper's own hyper-parameters, Table 2 of the paper
@@ -264,15 +322,20 @@ def test_quick_and_small_sizes_assess_nothing():
     for settings, preset in ((quick, "quick"), (LAB, "quick"), (small, "lab")):
         found = verdicts(settings, preset, made_up(settings, **AS_IN_THE_PAPER))
         assert {v.word for v in found.values()} == {"not assessed"}
-        assert all(v.measured is not None and "preset lab" in v.reason for v in found.values())
+        reason = table1.EXPERIMENT.too_small(settings, preset)
+        assert all((v.measured is not None, v.reason) == (True, reason) for v in found.values())
 
 
 def test_one_seed_is_judged_by_its_value_without_an_interval():
-    settings = dataclasses.replace(LAB, seeds=1)
-    found = verdicts(settings, "lab", made_up(settings, **AS_IN_THE_PAPER))
+    """The preset `paper` has one seed, as the paper has, and decides with it; `lab` does not."""
+    settings = table1.PRESETS["paper"]
+    found = verdicts(settings, "paper", made_up(settings, **AS_IN_THE_PAPER))
     for v in found.values():
         assert (v.word, v.low, v.high) == ("holds", None, None)
         assert v.reason.startswith("one seed: ")
+    few = dataclasses.replace(LAB, seeds=1)
+    found = verdicts(few, "lab", made_up(few, **AS_IN_THE_PAPER))
+    assert {v.word for v in found.values()} == {"not assessed"}
 
 
 def test_runs_that_failed_are_missing_and_not_guessed():
@@ -324,16 +387,29 @@ def test_a_rule_is_asked_only_where_sizes_can_decide(decisive, holds):
     assert found.measured == 1.25  # exact in binary
 
 
+@pytest.mark.parametrize("off, holds", [(0, True), (1, True), (2, False), (3, False)])
+def test_half_of_the_seeds_at_a_minimum_are_not_most_of_them(off, holds):
+    verdict = judge("c", "s", [1.0, 1.5, 1.2, 1.1], Rule("above", 0), decisive=True)
+    losses = [0.3] * off + [0.0] * (4 - off)
+    made = on_minimum(verdict, losses, decisive=True, most=True)
+    assert made.holds is holds
+    assert (f"{off} of 4 seeds not at a minimum" in made.reason) == (off > 0)
+    assert on_minimum(verdict, losses, decisive=True).holds is (off == 0)
+    short = on_minimum(verdict, losses, decisive=True, most=True, short=True)
+    assert short.holds is (True if holds else None)
+
+
 RULES = {  # rule → ends of an interval → the answer, and the words for several seeds
     Rule("below", 1): {
         (0, 0.9): (True, "the interval lies below 1"),
-        (0, 1): (None, "the interval contains 1"),
+        (0, 2): (None, "the interval lies on both sides of 1"),
+        (0, 1): (None, "the interval touches 1"),
         (1, 2): (False, "the interval lies at or above 1"),
     },
     Rule("above", 1, "the test error", touch=None): {
         (1.1, 2): (True, "the test error's interval lies above 1"),
-        (1, 2): (None, "the test error's interval contains 1"),
-        (0, 1): (None, "the test error's interval contains 1"),
+        (1, 2): (None, "the test error's interval touches 1"),
+        (0, 1): (None, "the test error's interval touches 1"),
         (0, 0.9): (False, "the test error's interval lies below 1"),
     },
     Rule("above", 1): {(0, 1): (False, "the interval lies at or below 1")},

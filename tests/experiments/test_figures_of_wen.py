@@ -57,8 +57,8 @@ def rows_of(schedule):
 
 @FIGURES
 def test_the_paper_preset_is_the_papers_table_2(module):
-    number, settings = number_of(module), module.PRESETS["paper"]
-    arms = module.arms(settings)
+    number, settings = number_of(module), module.EXPERIMENT.presets["paper"]
+    arms = module.COMPARISON.arms(settings)
     assert [arm.panel for arm in arms] == [f"{number}a", f"{number}b"]
     for arm in arms:
         schedule = arm.config(0).schedule
@@ -72,7 +72,7 @@ def test_the_paper_preset_is_the_papers_table_2(module):
 def test_networks_data_and_loss_are_the_papers(module):
     number = number_of(module)
     for preset in ("quick", "lab", "paper"):
-        for p in module.EXPERIMENT.plan(module.PRESETS[preset]):
+        for p in module.EXPERIMENT.plan(module.EXPERIMENT.presets[preset]):
             arch = p.config.arch
             if number == 11:
                 assert (arch.depth, arch.bias_first) == (3, True)
@@ -87,7 +87,7 @@ def test_networks_data_and_loss_are_the_papers(module):
 
 @FIGURES
 def test_lab_shortens_nothing_but_the_epochs(module):
-    lab, paper = module.PRESETS["lab"], module.PRESETS["paper"]
+    lab, paper = module.EXPERIMENT.presets["lab"], module.EXPERIMENT.presets["paper"]
     assert lab.seeds >= 3
     for field in dataclasses.fields(lab):
         if "_epochs" in field.name:
@@ -97,8 +97,23 @@ def test_lab_shortens_nothing_but_the_epochs(module):
 
 
 def test_a_phase_of_no_epochs_is_left_out():
-    settings = dataclasses.replace(fig4.PRESETS["paper"], sam_epochs_second=0)
-    assert rows_of(fig4.arms(settings)[1].config(0).schedule) == TABLE_2["4b"][:1]
+    settings = dataclasses.replace(fig4.EXPERIMENT.presets["paper"], sam_epochs_second=0)
+    assert rows_of(fig4.COMPARISON.arms(settings)[1].config(0).schedule) == TABLE_2["4b"][:1]
+
+
+def test_a_batch_larger_than_the_training_set_is_the_whole_set():
+    """8a has batches of 10; `--set n=5` would otherwise fail when it is trained."""
+    for n, batch in ((5, None), (9, None), (10, 10), (60, 10)):
+        settings = dataclasses.replace(fig8.EXPERIMENT.presets["quick"], n=n)
+        (phase,) = fig8.COMPARISON.arms(settings)[0].config(0).schedule
+        assert phase.batch_size == batch
+
+
+def test_a_trace_of_zero_gives_no_ratio():
+    lab = fig11.EXPERIMENT.presets["lab"]
+    runs = made_up(fig11, lab, gd={"trace_ggn": [0.0, 30.0, 30.0]}, sam={"trace_ggn": 15.0})
+    found = fig11.COMPARISON.collect(lab, "lab", runs)
+    assert found.ratios("gd", "sam", "trace_ggn") == [0.5, 0.5]
 
 
 def test_runs_that_take_longest_come_first():
@@ -106,7 +121,7 @@ def test_runs_that_take_longest_come_first():
     planned = CATALOGUE["wen2023/table1"].plan(CATALOGUE["wen2023/table1"].presets["lab"])
     assert [p.name for p in planned[:3]] == [f"sim_bn-sam-seed{k}" for k in range(3)]
     # 4b has 100 updates an epoch for 240,000 epochs, and 4a one for 20,000.
-    planned = fig4.EXPERIMENT.plan(fig4.PRESETS["lab"])
+    planned = fig4.EXPERIMENT.plan(fig4.EXPERIMENT.presets["lab"])
     assert [p.name.split("-")[1] for p in planned] == ["sam"] * 3 + ["gd"] * 3
 
 
@@ -121,15 +136,15 @@ def test_runs_that_take_longest_come_first():
     ],
 )
 def test_floors_are_those_of_the_theory(module, value):
-    found = module.COMPARISON.collect(module.PRESETS["lab"], "lab", {})
+    found = module.COMPARISON.collect(module.EXPERIMENT.presets["lab"], "lab", {})
     for key in found.arms:
         assert found.floor(key) == pytest.approx(value, rel=1e-12)
 
 
 def test_softplus_has_no_floor_and_the_ball_has_one_for_each_network():
-    found = fig5.COMPARISON.collect(fig5.PRESETS["lab"], "lab", {})
+    found = fig5.COMPARISON.collect(fig5.EXPERIMENT.presets["lab"], "lab", {})
     assert found.floor("sam") is found.floor("gd") is None
-    found = fig7.COMPARISON.collect(fig7.PRESETS["lab"], "lab", {})
+    found = fig7.COMPARISON.collect(fig7.EXPERIMENT.presets["lab"], "lab", {})
     assert len(set(found.floors["bias"].values())) == 6  # another data set a seed
     assert found.floor("no_bias") < found.floor("bias")
 
@@ -180,7 +195,7 @@ def as_in_the_paper(module):
     if number in (1, 8):
         return SCENARIO_1
     if number == 7:
-        floors = fig7.COMPARISON.collect(fig7.PRESETS["lab"], "lab", {}).floors["bias"]
+        floors = fig7.COMPARISON.collect(fig7.EXPERIMENT.presets["lab"], "lab", {}).floors["bias"]
         return WORSE | {"bias": WORSE["bias"] | {"trace_ggn": [*floors.values()]}}
     sam = SCENARIO_2["sam"] | ({"trace_ggn": FLOORS[number]} if number in FLOORS else {})
     return SCENARIO_2 | {"sam": sam}
@@ -198,7 +213,7 @@ def verdicts(module, settings, preset, runs):
 
 
 def lab_verdicts(module, changes=None):
-    lab = module.PRESETS["lab"]
+    lab = module.EXPERIMENT.presets["lab"]
     final = as_in_the_paper(module)
     final = {key: final.get(key, {}) | (changes or {}).get(key, {}) for key in {*final, "gd"}}
     return verdicts(module, lab, "lab", made_up(module, lab, **final))
@@ -243,7 +258,7 @@ def test_one_change_turns_its_verdict(module, claim, changes, word):
 
 @FIGURES
 def test_quick_and_small_sizes_assess_nothing(module):
-    lab, quick = module.PRESETS["lab"], module.PRESETS["quick"]
+    lab, quick = module.EXPERIMENT.presets["lab"], module.EXPERIMENT.presets["quick"]
     shorter = {f.name: 10 for f in dataclasses.fields(lab) if f.name.endswith("_epochs")}
     for settings, preset in (
         (quick, "quick"),
@@ -259,7 +274,7 @@ def test_quick_and_small_sizes_assess_nothing(module):
 
 @FIGURES
 def test_the_papers_one_seed_is_judged_without_an_interval(module):
-    paper = module.PRESETS["paper"]
+    paper = module.EXPERIMENT.presets["paper"]
     found = verdicts(module, paper, "paper", made_up(module, paper, **as_in_the_paper(module)))
     assert {v.word for v in found.values()} == {"holds"}
     assert all((v.low, v.high) == (None, None) for v in found.values())
@@ -268,21 +283,22 @@ def test_the_papers_one_seed_is_judged_without_an_interval(module):
 def test_only_the_papers_epochs_say_that_three_layers_miss_the_floor():
     changes = {"sam": {"trace_ggn": 30.0}}
     found = lab_verdicts(fig11, changes)["reaches_bound"]
-    assert found.word == "not assessed" and "fewer epochs than in the preset paper" in found.reason
-    settings = dataclasses.replace(fig11.PRESETS["paper"], seeds=2)
+    assert found.word == "not assessed"
+    assert "sam_epochs is 3,000 (paper has 100,000)" in found.reason
+    settings = dataclasses.replace(fig11.EXPERIMENT.presets["paper"], seeds=2)
     runs = made_up(fig11, settings, **changes)
     assert verdicts(fig11, settings, "paper", runs)["reaches_bound"].word == "fails"
 
 
 def test_two_seeds_of_the_paper_preset_decide():
-    settings = dataclasses.replace(fig11.PRESETS["paper"], seeds=2)
+    settings = dataclasses.replace(fig11.EXPERIMENT.presets["paper"], seeds=2)
     runs = made_up(fig11, settings, **as_in_the_paper(fig11))
     found = verdicts(fig11, settings, "paper", runs)
     assert {claim: v.word for claim, v in found.items()} == dict.fromkeys(found, "holds")
 
 
 def test_a_diverged_run_decides_nothing_of_its_arm():
-    lab = fig4.PRESETS["lab"]
+    lab = fig4.EXPERIMENT.presets["lab"]
     runs = made_up(fig4, lab, **as_in_the_paper(fig4))
     runs["fig4-gd-seed1"] = dataclasses.replace(
         runs["fig4-gd-seed1"], status="diverged", diverged_at=7
@@ -290,26 +306,28 @@ def test_a_diverged_run_decides_nothing_of_its_arm():
     found = verdicts(fig4, lab, "lab", runs)
     words = {claim: v.word for claim, v in found.items()}
     assert words["flatter"] == words["worse"] == "not assessed"
+    assert found["flatter"].reason == found["worse"].reason == "fig4-gd-seed1 diverged in epoch 7"
     assert words["sam_fails"] == words["degrades"] == words["reaches_bound"] == "holds"
     (note,) = fig4.EXPERIMENT.analyse(lab, "lab", runs).notes
     assert "fig4-gd-seed1 diverged in epoch 7" in note
 
 
 def test_where_a_run_is_missing_no_claim_is_decided():
-    lab = fig4.PRESETS["lab"]
+    lab = fig4.EXPERIMENT.presets["lab"]
     runs = made_up(fig4, lab, **as_in_the_paper(fig4))
-    whole = analysed(fig4.EXPERIMENT, lab, "lab", runs, len(runs))
+    whole = analysed(fig4.EXPERIMENT, lab, "lab", runs, [*runs])
     assert {v.word for v in whole.verdicts} == {"holds"}
-    planned = len(runs)
+    planned = [*runs]
     del runs["fig4-gd-seed0"]
     found = analysed(fig4.EXPERIMENT, lab, "lab", runs, planned)
     said = {(v.word, v.reason) for v in found.verdicts}
-    assert said == {("not assessed", f"without 1 of its {planned} runs nothing is decided")}
+    reason = f"nothing is decided without 1 of {len(planned)} runs: fig4-gd-seed0"
+    assert said == {("not assessed", reason)}
     assert found.plots and found.tables
 
 
 def test_comparisons_pair_equal_seeds():
-    lab = fig4.PRESETS["lab"]
+    lab = fig4.EXPERIMENT.presets["lab"]
     runs = made_up(fig4, lab, gd={"trace": [1.0, 2.0, 4.0]}, sam={"trace": [2.0, 4.0, 8.0]})
     del runs["fig4-gd-seed0"]
     found = fig4.COMPARISON.collect(lab, "lab", runs)
@@ -320,7 +338,7 @@ def test_comparisons_pair_equal_seeds():
 
 
 def test_the_table_has_a_row_for_the_end_of_each_phase():
-    lab = fig4.PRESETS["lab"]
+    lab = fig4.EXPERIMENT.presets["lab"]
     runs = made_up(fig4, lab, **as_in_the_paper(fig4))
     rows = fig4.EXPERIMENT.analyse(lab, "lab", runs).tables["fig4"]
     ends = [lab.gd_epochs, lab.sam_epochs, lab.sam_epochs + lab.sam_epochs_second]
@@ -337,7 +355,7 @@ def test_the_logistic_loss_is_shown_above_its_minimum():
     # Both are sums of a few logarithms near 1 in float64.
     assert Loss("logistic", smoothing=p).least == pytest.approx(value, rel=1e-14)
     assert Loss().least == Loss("logistic", smoothing=0.0).least == 0.0
-    lab = fig8.PRESETS["lab"]
+    lab = fig8.EXPERIMENT.presets["lab"]
     found = fig8.EXPERIMENT.analyse(lab, "lab", made_up(fig8, lab, gd={"train_loss": 0.6}))
     assert found.tables["fig8"][0]["excess_loss"] == pytest.approx(0.6 - value, rel=1e-12)
     loss = found.plots[0].panels[0][0]
@@ -345,13 +363,13 @@ def test_the_logistic_loss_is_shown_above_its_minimum():
 
 
 def test_the_caption_says_where_the_radius_changes():
-    found = fig4.COMPARISON.collect(fig4.PRESETS["paper"], "paper", {})
+    found = fig4.COMPARISON.collect(fig4.EXPERIMENT.presets["paper"], "paper", {})
     assert "1-SAM: ρ = 0.1, learning rate 0.01 from epoch 200,000." in picture(found).caption
 
 
 @pytest.mark.parametrize("module", [fig4, fig7, fig8], ids=lambda m: m.EXPERIMENT.id)
 def test_the_picture_is_drawn(module):
-    lab = module.PRESETS["lab"]
+    lab = module.EXPERIMENT.presets["lab"]
     (plot,) = module.EXPERIMENT.analyse(lab, "lab", made_up(module, lab)).plots
     assert plot.name == f"fig{number_of(module)}"
     assert draw(plot).startswith(b"\x89PNG")
@@ -359,9 +377,9 @@ def test_the_picture_is_drawn(module):
 
 @FIGURES
 def test_scores_are_a_second_row_of_figures_1_and_4_where_runs_have_them(module):
-    lab = module.PRESETS["lab"]
+    lab = module.EXPERIMENT.presets["lab"]
     scores = {"memorisation": (0.03, 0.06), "features": 0.3}
-    keys = [arm.key for arm in module.arms(module.PRESETS["lab"])]
+    keys = [arm.key for arm in module.COMPARISON.arms(module.EXPERIMENT.presets["lab"])]
     runs = made_up(module, lab, **{key: scores for key in keys})
     old = made_up(module, lab)
     mixed = {name: old[name] if "seed0" in name or keys[0] in name else runs[name] for name in runs}
@@ -379,11 +397,11 @@ def test_scores_are_a_second_row_of_figures_1_and_4_where_runs_have_them(module)
 
 
 def test_two_floors_share_a_label_below_the_lower():
-    found = fig7.COMPARISON.collect(fig7.PRESETS["lab"], "lab", {})
+    found = fig7.COMPARISON.collect(fig7.EXPERIMENT.presets["lab"], "lab", {})
     low, high = picture(found).panels[0][2].references
     assert low.value < high.value and high.label == ""
     assert low.label == f"floor without bias: {low.value:.2f}; with bias: {high.value:.2f}"
-    found = fig4.COMPARISON.collect(fig4.PRESETS["lab"], "lab", {})
+    found = fig4.COMPARISON.collect(fig4.EXPERIMENT.presets["lab"], "lab", {})
     (line,) = picture(found).panels[0][2].references  # both arms have the same
     assert line.label == "floor, attained: 22.27"
 
@@ -417,7 +435,7 @@ def test_near_is_within_ten_percent(values, holds):
 
 def test_values_are_read_at_the_nearest_logged_epoch():
     columns = {"epoch": np.array([0, 1995, 3981, 9000]), "trace": np.array([8.0, 4.0, 2.0, 1.0])}
-    config = fig1.EXPERIMENT.plan(fig1.PRESETS["quick"])[0].config
+    config = fig1.EXPERIMENT.plan(fig1.EXPERIMENT.presets["quick"])[0].config
     run = Run(config, columns, params={}, status="done", seconds=1.0)
     assert [at(run, epoch, "trace") for epoch in (0, 2000, 4000, 10**6)] == [8.0, 4.0, 2.0, 1.0]
     assert over_initial(run, "trace") == 1 / 8
@@ -436,7 +454,8 @@ def test_what_is_said_of_a_minimum_needs_one():
     assert lost.reason == (
         "1 of 2 seeds not at a minimum: the training loss is up to 0.5 above the least"
     )
-    assert on_minimum(held, [0.5], decisive=True, short=True).holds is None
+    short = on_minimum(held, [0.5], decisive=True, short="epochs is 3 (paper has 9)")
+    assert short.holds is None and short.reason.endswith("short: epochs is 3 (paper has 9)")
 
 
 def test_what_fails_in_scenario_2_needs_a_minimum_in_most_seeds_and_names_the_others():
@@ -467,7 +486,7 @@ def test_a_claim_that_fails_tells_how_training_went():
 
 @FIGURES
 def test_a_tiny_version_runs(module):
-    quick = module.PRESETS["quick"]
+    quick = module.EXPERIMENT.presets["quick"]
     epochs = {f.name: 3 for f in dataclasses.fields(quick) if "_epochs" in f.name}
     tiny = dataclasses.replace(quick, width=8, d=4, n=12, n_test=20, **epochs)
     experiment = CATALOGUE[f"wen2023/fig{number_of(module)}"]

@@ -7,11 +7,12 @@ import flatlab as fl
 from flatlab.experiments import CATALOGUE
 from flatlab.experiments.catalogue import paper_epochs
 from flatlab.experiments.running import run
-from flatlab.experiments.wen2023 import _figure2b, fig2, fig6, fig10
+from flatlab.experiments.wen2023 import _batch_norm, fig2, fig6, fig10
 from flatlab.losses import Loss
 from flatlab.report.figures import draw
 from flatlab.theory import batch_norm_xor
 from flatlab.theory.constructions import xor_batch_norm
+from flatlab.theory.table2 import COLUMN_NORMS, NEURONS
 from flatlab.training.run import Run
 
 MODULES = (fig2, fig6, fig10)
@@ -236,7 +237,7 @@ def test_a_trace_that_1_sam_does_not_reach_in_lab_is_left_to_paper():
     changes = {key: {"trace_ggn": 12.0, "params": TILTED} for key in ("sam", "usam")}
     found = verdicts(fig2, fig2.PRESETS["lab"], "lab", changes)
     verdict = found["first.reaches_infimum"]
-    assert verdict.word == "not assessed" and "preset paper" in verdict.reason
+    assert verdict.word == "not assessed" and "(paper has 100,000)" in verdict.reason
     longer = dataclasses.replace(fig2.PRESETS["lab"], sam_epochs=100_000)  # the second is short
     assert verdicts(fig2, longer, "lab", changes)["first.reaches_infimum"].word == "fails"
     # Features are aligned no better at the paper's length, and the other ascent stands still.
@@ -282,7 +283,7 @@ def test_a_second_phase_that_diverges_leaves_the_first_to_be_judged():
     found = {v.claim.split(".")[2]: v.word for v in findings.verdicts}
     assert (found["usam_first"], found["usam_second"]) == ("holds", "not assessed")
     second = {v.reason for v in findings.verdicts if v.claim.startswith("wen2023.fig2.usam_second")}
-    assert second == {f"1 of {lab.seeds} runs diverged"}
+    assert second == {"fig2-usam-seed1 diverged in epoch 501"}
     assert "both phases: it diverges in some runs" in findings.finding
 
 
@@ -302,7 +303,7 @@ def test_a_network_that_leaves_the_minimum_fails_in_lab_too_and_tells_when():
 def test_the_share_of_four_neurons_counts_their_output_weights():
     params = weights((500, 30))
     params["gamma"], params["W2"] = np.ones(500), np.ones(500)
-    assert _figure2b.carried_by_four(params) == pytest.approx(4 / 500, rel=1e-12)
+    assert _batch_norm.carried_by_four(params) == pytest.approx(4 / 500, rel=1e-12)
 
 
 # Reading weights
@@ -311,30 +312,33 @@ def test_the_share_of_four_neurons_counts_their_output_weights():
 def test_the_xor_network_itself_has_the_four_features():
     data = fl.data.xor(d=10, n=60, seed=0, n_test=0)
     params = xor_batch_norm(data, scale=10.0).params
-    assert _figure2b.patterns(params) == 4
-    assert _figure2b.misalignment(params) < 1e-7  # √ of a rounding of 1e-16
-    assert _figure2b.other_columns(params) == 0
+    assert _batch_norm.patterns(params) == 4
+    assert _batch_norm.misalignment(params) < 1e-7  # √ of a rounding of 1e-16
+    assert _batch_norm.other_columns(params) == 0
 
 
 def test_misalignment_is_the_sine_of_the_largest_angle():
     params = weights((50, 30), rest=1.0)  # the smallest, (−6, 6), is turned most
-    assert _figure2b.misalignment(params) == pytest.approx(1 / np.sqrt(73), rel=1e-12)
-    assert _figure2b.misalignment(UNEQUAL) == pytest.approx(2 / np.sqrt(2) / np.sqrt(52), rel=1e-12)
+    assert _batch_norm.misalignment(params) == pytest.approx(1 / np.sqrt(73), rel=1e-12)
+    assert _batch_norm.misalignment(UNEQUAL) == pytest.approx(
+        2 / np.sqrt(2) / np.sqrt(52), rel=1e-12
+    )
 
 
 def test_columns_are_the_first_two_and_the_largest_other():
     W1 = np.zeros((5, 4))
     W1[0], W1[1] = [3, 0, 1, 2], [4, 1, 0, 0]
-    assert _figure2b.columns({"W1": W1}) == (5.0, 1.0, 2.0)
-    assert _figure2b.other_columns({"W1": W1}) == 2.0
+    assert _batch_norm.columns({"W1": W1}) == (5.0, 1.0, 2.0)
+    assert _batch_norm.other_columns({"W1": W1}) == 2.0
+    assert _batch_norm.columns({"W1": W1[:, :2]}) == (5.0, 1.0, 0.0)  # d = 2 has no other column
 
 
 def test_the_printed_weights_make_the_papers_claims_hold():
     rows = np.zeros((4, 30))
-    rows[:, :3] = _figure2b.PRINTED
-    assert _figure2b.patterns({"W1": rows}) == 4
-    assert _figure2b.misalignment({"W1": rows}) < fig2.ALIGNED
-    assert _figure2b.PRINTED_COLUMNS[2] / _figure2b.PRINTED_COLUMNS[0] < fig2.LARGER
+    rows[:, :3] = NEURONS
+    assert _batch_norm.patterns({"W1": rows}) == 4
+    assert _batch_norm.misalignment({"W1": rows}) < fig2.ALIGNED
+    assert COLUMN_NORMS[2] / COLUMN_NORMS[0] < fig2.LARGER
 
 
 def test_the_first_layers_growth_is_from_the_networks_own_start():
@@ -357,7 +361,7 @@ def test_figure_2b_stands_beside_the_papers():
     runs = made_up(fig2, lab, sam={"params": (weights((500, 30)), TILTED)})
     tables = fig2.EXPERIMENT.analyse(lab, "lab", runs).tables
     rows = [(row["w1"], row["w2"], row["rest"]) for row in tables["fig2b"]]
-    assert rows[:4] == list(_figure2b.PRINTED)
+    assert rows[:4] == list(NEURONS)
     assert rows[4:8] == [(9, -9, 0), (-8, -8, 0), (7, 7, 0), (-6, 6, 0)]
     assert [rest for _, _, rest in rows[8:12]] == [2.0] * 4
     assert len(rows) == 24 and tables["fig2b-columns"][0]["largest_other"] == 5.65
@@ -391,7 +395,7 @@ def test_the_picture_is_drawn(module):
 def test_quick_runs(module, tmp_path):
     name = module.COMPARISON.name
     found = run(module.COMPARISON.id, "quick", out=tmp_path, changes={"width": 16}, workers=0)
-    arms = module.arms(module.PRESETS["quick"])
+    arms = module.COMPARISON.arms(module.PRESETS["quick"])
     assert [made.status for made in found.runs] == ["done"] * 2 * len(arms)
     rows = found.experiments[0].tables[name]
     assert all(row["seeds"] == 2 and row["trace_ggn"] > 0 for row in rows)

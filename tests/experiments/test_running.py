@@ -10,7 +10,6 @@ import pytest
 from pydantic import Field
 
 from flatlab import report
-from flatlab.cli import progress
 from flatlab.errors import BusyError, UserError
 from flatlab.experiments import catalogue, work
 from flatlab.experiments.budget import Offer, everything, makespan, parse_budget, within
@@ -18,10 +17,11 @@ from flatlab.experiments.catalogue import find
 from flatlab.experiments.contract import Experiment, Findings, Planned
 from flatlab.experiments.judging import below
 from flatlab.experiments.results import Results
-from flatlab.experiments.running import folder_name, run
+from flatlab.experiments.running import run
+from flatlab.experiments.setting import folder_name
 from flatlab.experiments.work import carry_out, find_work, planned_work
 from flatlab.files.store import RunStore
-from flatlab.jobs import run_jobs
+from flatlab.jobs import progress, run_jobs
 from flatlab.models import TwoLayer
 from flatlab.plots import Curve, Curves, Plot, Reference
 from flatlab.specs import spec
@@ -54,8 +54,8 @@ def test_everything_is_the_longest_first_whatever_the_experiment():
     assert choice.order == ("y", "z", "x")
 
 
-def offer(id, *levels, undecided=1, verdicts=1):
-    return Offer(id, tuple(tuple(level.split()) for level in levels), undecided, verdicts)
+def offer(id, *levels, undecided=1, verdicts=1, deciding=0):
+    return Offer(id, tuple(tuple(level.split()) for level in levels), undecided, verdicts, deciding)
 
 
 def test_the_cheapest_a_verdict_comes_first_and_what_does_not_fit_is_left():
@@ -66,6 +66,23 @@ def test_the_cheapest_a_verdict_comes_first_and_what_does_not_fit_is_left():
     assert dict(within(offers, seconds, 10, 2).levels) == {"a": 1, "b": 1, "c": 0}
     assert dict(within(offers, seconds, 13, 2).levels) == {"a": 1, "b": 1, "c": 1}
     assert within(offers, seconds, 3, 2).order == ()
+
+
+def test_what_decides_goes_before_a_look_at_the_rest():
+    seconds = {"a0": 5.0, "a1": 6.0, "b0": 1.0, "b1": 1.0, "b2": 1.0, "c0": 1.0, "c1": 1.0}
+    offers = [
+        offer("a", "a0", "a0 a1", deciding=2),
+        offer("b", "b0", "b0 b1", "b0 b1 b2", deciding=2),
+        offer("c", "c0", "c0 c1"),  # nothing decides it
+    ]
+    for budget, order, levels in (
+        (100, ("b0", "b1", "a0", "a1", "c0", "c1", "b2"), (2, 3, 2)),
+        (11, ("b0", "b1", "c0", "a0", "c1", "b2"), (1, 3, 2)),
+        (2, ("b0", "b1"), (0, 2, 0)),
+        (1, ("b0",), (0, 1, 0)),
+    ):
+        choice = within(offers, seconds, budget, 1)
+        assert (choice.order, tuple(choice.levels.values())) == (order, levels)
 
 
 def test_one_seed_of_everything_goes_before_a_second_of_anything():
@@ -310,7 +327,8 @@ def test_an_experiment_without_runs_and_seeds_is_analysed(source, tmp_path, monk
     "least, changes, reason",
     [
         (None, {}, ""),  # the preset's own sizes
-        (None, {"seeds": 1}, ""),
+        (None, {"seeds": 1}, "too small to decide: seeds is 1 (needs 2)"),
+        (None, {"seeds": 3}, ""),
         (None, {"epochs": 2}, "too small to decide: epochs is 2 (needs 3)"),
         ({"seeds": 2, "width": 6}, {"epochs": 2}, ""),
         ({"seeds": 3}, {}, "too small to decide: seeds is 2 (needs 3)"),
@@ -333,6 +351,29 @@ def test_settings_below_the_least_assess_nothing_and_say_why(
         assert (verdict.verdict, verdict.reason) == ("not assessed", reason)
     else:
         assert verdict.verdict == "holds"
+
+
+@pytest.mark.parametrize(
+    "preset, changes, reason",
+    [
+        ("paper", {}, ""),  # one seed by its own protocol
+        ("paper", {"seeds": 2}, ""),
+        ("paper", {"epochs": 3}, ""),  # as many as lab
+        ("paper", {"epochs": 2}, "too small to decide: epochs is 2 (needs 3)"),
+        ("lab", {"seeds": 1}, "too small to decide: seeds is 1 (needs 2)"),
+        ("quick", {}, "too small to decide: seeds is 1 (needs 2), epochs is 1 (needs 3)"),
+        ("quick", {"seeds": 9, "epochs": 9}, "the preset quick is for a first look"),
+    ],
+)
+def test_each_preset_has_its_own_least(preset, changes, reason):
+    presets = {
+        "quick": Settings(seeds=1, epochs=1),
+        "lab": Settings(),
+        "paper": Settings(seeds=1, epochs=100),
+    }
+    made = experiment("made/one", (0.05,), presets)
+    said = made.too_small(dataclasses.replace(presets[preset], **changes), preset)
+    assert said.startswith(reason) and bool(said) == bool(reason)
 
 
 def test_the_preset_quick_decides_nothing_whatever_its_size(source, tmp_path):
@@ -367,6 +408,18 @@ def test_what_a_budget_leaves_out_is_named_with_its_seconds(source, tmp_path, mo
     assert "- made/two: it did not fit" in (tmp_path / "made-lab" / "results.md").read_text()
 
 
+@pytest.mark.parametrize("budget", [0, -1.0, float("nan"), float("inf"), True, [1]])
+def test_a_budget_is_a_number_of_seconds(source, tmp_path, budget):
+    with pytest.raises(UserError, match="budget must be seconds > 0, got"):
+        run("made", out=tmp_path, budget=budget)
+
+
+def test_finished_runs_count_however_small_the_budget(source, tmp_path):
+    whole = run("made", out=tmp_path, workers=0)
+    again = run("made", out=tmp_path, workers=0, budget=1e-9)
+    assert again.verdicts == whole.verdicts and len(again.runs) == len(whole.runs)
+
+
 def test_a_budget_for_one_seed_runs_one_and_says_so(source, tmp_path, monkeypatch):
     expect(monkeypatch, {0.05: 10.0, 0.1: 20.0, 0.2: 1000.0})
     found, _ = reproduce(tmp_path, "made/one", budget=45.0, workers=1)
@@ -375,13 +428,28 @@ def test_a_budget_for_one_seed_runs_one_and_says_so(source, tmp_path, monkeypatc
     (part,) = found.experiments
     assert (part.seeds, part.of, part.settings["seeds"]) == (1, 2, 1)
     assert part.finding == "2 runs of 1 seeds"
+    (verdict,) = found.verdicts
+    assert (verdict.verdict, verdict.measured is None) == ("not assessed", False)
+    assert verdict.reason == "the budget allowed 1 of 2 seeds: too few to decide (needs 2)"
+
+
+def test_a_budget_decides_with_the_seeds_of_a_preset_that_needs_one(source, tmp_path, monkeypatch):
+    """As the presets `paper` do, with more seeds asked for than they need."""
+    expect(monkeypatch, {0.05: 10.0, 0.1: 20.0})
+    one = experiment("made/one", (0.05, 0.1), {"lab": Settings(seeds=1)})
+    monkeypatch.setitem(source, "made/one", one)
+    found, _ = reproduce(tmp_path, "made/one", budget=75.0, workers=1, seeds=3)
+    assert [v.verdict for v in found.verdicts] == ["holds"]
+    assert [(left.seeds, left.of) for left in found.left_out] == [(2, 3)]
 
 
 def test_a_decided_experiment_makes_room_for_the_undecided(source, tmp_path, monkeypatch):
-    reproduce(tmp_path, "made/one", seeds=1)
+    reproduce(tmp_path, "made/one")
     expect(monkeypatch, {0.05: 10.0, 0.1: 20.0, 0.2: 25.0})
-    _, events = reproduce(tmp_path, budget=30.0, workers=1)
-    assert [name for name, kind in events if kind == "started"] == ["two-0.2-seed0"]
+    found, events = reproduce(tmp_path, budget=60.0, workers=1)
+    started = [name for name, kind in events if kind == "started"]
+    assert started == ["two-0.2-seed0", "two-0.2-seed1"]
+    assert {v.verdict for v in found.verdicts} == {"holds"}
 
 
 @pytest.mark.slow

@@ -362,7 +362,8 @@ def test_missing_runs_keep_a_choice_from_holding(same_error_everywhere):
     runs = {k: v for k, v in made_up(LAB).items() if not k.startswith("sensitivity-sim_ln-small")}
     found = sensitivity.EXPERIMENT.analyse(LAB, "lab", runs)
     (first,) = [v for v in found.verdicts if v.claim.endswith("first_layer")]
-    assert (first.word, first.reason) == ("not assessed", "some runs are missing")
+    reason = "there is no finished run of scaled by 0.3 on Sim-LN"
+    assert (first.word, first.reason) == ("not assessed", reason)
     assert found.finding == ""
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import flatlab as fl
-from flatlab import report
 from flatlab.errors import StoreError
 from flatlab.experiments import (
     Computation,
@@ -22,6 +21,7 @@ from flatlab.experiments.judging import below
 from flatlab.experiments.work import planned_work
 from flatlab.files.documents import read_document, write_document
 from flatlab.models import TwoLayer
+from flatlab.outside.tables import markdown
 from flatlab.specs import spec
 from flatlab.training.config import RunConfig
 from flatlab.training.run import load_run, params_digest
@@ -194,7 +194,7 @@ def test_what_comes_after_a_failure_fails_unstarted_and_nothing_is_decided(mixed
     assert errors.keys() == {"late", "later"} and "later" not in started
     assert errors["late"] == "ValueError: not yet there"
     assert errors["later"].endswith("failed: ValueError: not yet there")
-    assert found.verdicts[0].reason == "without 2 of its 7 runs nothing is decided"
+    assert found.verdicts[0].reason == "nothing is decided without 2 of 7 runs: late, later"
     assert found.left_out[0].reason == "these runs failed: late, later"
 
 
@@ -220,6 +220,18 @@ def test_a_damaged_result_is_made_again(mixed, tmp_path):
     assert again.verdicts == found.verdicts
 
 
+@pytest.mark.parametrize("name", ["history.parquet", "result.json"])
+def test_a_file_that_a_kill_at_the_end_of_a_run_left_unwritten_is_written(mixed, tmp_path, name):
+    found, _, _ = do(tmp_path)
+    path = paths(tmp_path, found)["second"]
+    before = (path / "checkpoint.safetensors").read_bytes()
+    (path / name).unlink()
+    again, started, _ = do(tmp_path)
+    assert (path / name).exists() and "second" in started and "first" not in started
+    assert (path / "checkpoint.safetensors").read_bytes() == before  # and nothing is trained
+    assert again.verdicts == found.verdicts
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"document": 1}', "nonsense", "[" * 100_000])
 def test_a_document_that_is_none_is_reported_by_name(tmp_path, text):
     path = tmp_path / "result.json"
@@ -234,9 +246,9 @@ def test_a_document_that_is_none_is_reported_by_name(tmp_path, text):
     "target, words",
     [
         ("computations_for_tests:no_dict", "must return a dict, got int"),
-        ("computations_for_tests:nothing", "cannot find the function"),
-        ("no_such_module:f", "cannot find the function 'no_such_module:f'"),
-        ("square", "cannot find the function 'square'"),
+        ("computations_for_tests:nothing", "has no function 'nothing'"),
+        ("no_such_module:f", "cannot import no_such_module"),
+        ("square", "a function is written package.module:function"),
     ],
 )
 def test_a_function_that_is_none_is_said_so(mixed, tmp_path, target, words):
@@ -264,4 +276,4 @@ def test_the_page_and_the_command_line_take_them(mixed, main, tmp_path):
     assert (code, err) == (0, "")
     assert {record["kind"] for record in json.loads(out)["runs"]} == {"training", "computation"}
     assert "5 runs" in (tmp_path / "results" / "made-mixed-lab" / "results.md").read_text()
-    assert report.markdown([]) == "(empty)"
+    assert markdown([]) == "(empty)"

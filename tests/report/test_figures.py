@@ -5,8 +5,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from flatlab.errors import UserError
+from flatlab.outside.tables import markdown, number
 from flatlab.plots import Curve, Curves, Dot, Dots, Plot, Reference
-from flatlab.report import axes, draw, markdown, number, save
+from flatlab.report import axes, draw, save
 
 MAGIC = b"\x89PNG\r\n\x1a\n"
 X = np.array([0.0, 1.0, 10.0, 100.0])

@@ -1,13 +1,16 @@
 """Pages of made-up results: their content and its order."""
 
+import io
 from importlib import resources
 
 import pytest
+from rich.console import Console
 
+from flatlab.cli import console
+from flatlab.outside.tables import markdown
 from flatlab.report.pages import render
 from flatlab.report.publishing import as_csv
 from flatlab.report.results_page import agreement, left_open, page
-from flatlab.report.tables import markdown
 from results_for_tests import left_out, part, results
 
 LAB = results(
@@ -32,6 +35,22 @@ PAPER = results(
     {"a": {"holds": False}, "b": {"holds": False}, "d": {"holds": True, "measured": 0.3}},
     preset="paper",
 )
+
+
+def test_a_reason_that_open_verdicts_share_is_said_once(monkeypatch):
+    open_, reason = {"holds": None}, "the interval contains 0.1"
+    several = results({"a": open_, "b": {"holds": True}, "c": open_})
+    assert several.shared("wen2023/fig4") == {reason: 2}
+    text = page(several)
+    assert text.count(reason) == 1
+    assert f"- not assessed, 2 claims: {reason}." in text
+    for width in (80, 140):
+        printed = io.StringIO()
+        monkeypatch.setattr(console, "out", Console(file=printed, width=width))
+        console.print_results(several)
+        assert printed.getvalue().count(reason) == 1
+        assert f"not assessed, 2 claims: {reason}" in printed.getvalue()
+    assert page(results({"a": open_})).count(reason) == 1
 
 
 def test_a_page_says_what_holds_what_fails_and_what_was_left_out():

@@ -1,5 +1,7 @@
 """Experiments: the figures and questions of each source, and `run`, which runs them."""
 
+from .arms import Arm as Arm
+from .arms import Comparison as Comparison
 from .catalogue import CATALOGUE as CATALOGUE
 from .contract import Computation as Computation
 from .contract import Experiment as Experiment
@@ -12,6 +14,8 @@ from .running import run as run
 
 __all__ = [
     "CATALOGUE",
+    "Arm",
+    "Comparison",
     "Computation",
     "Experiment",
     "Findings",

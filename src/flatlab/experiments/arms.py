@@ -9,8 +9,7 @@ values.
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..data import Dataset
@@ -23,54 +22,48 @@ from ..training.config import Dtype, RunConfig
 from ..training.run import Run
 from ..training.schedule import LogGrid, Phase
 from . import showing
-from .compared import Compared, by_seed, lost
-from .contract import Experiment, Findings, Planned, Verdict, too_small
+from .compared import Compared, lost
+from .contract import (
+    UNDECIDED,
+    Computation,
+    Experiment,
+    Findings,
+    Fit,
+    Planned,
+    Verdict,
+    seeds_in,
+    too_small,
+)
+from .tuning import tuned
 
 Tables = Mapping[str, list[dict[str, Any]]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """One line of a comparison.
-
-    Attributes:
-        key: Its name in files and code.
-        label: Its name in tables and pictures.
-        config: Seed → configuration of the run.
-        floor: Data → the trace to compare with, or None if none is known.
-        role: Picks its colour; arms of one kind share a role. If empty, the key is the role.
-        reference: What the floor is, in a few words.
-        panel: The source's name for it, for example "4b".
-        ours: Whether the run is ours and not in the source.
-        generalises: Whether it generalises according to the source; None if that is not asked.
-    """
+    """One line of a comparison: its key in files and code, its label in tables and pictures."""
 
     key: str
     label: str
-    config: Callable[[int], RunConfig]
-    floor: Callable[[Dataset], float] | None = None
-    role: str = ""
-    reference: str = "floor"
-    panel: str = ""
-    ours: bool = False
-    generalises: bool | None = None
+    config: Callable[[int], RunConfig]  # of a seed
+    floor: Callable[[Dataset], float] | None = None  # the trace to compare with, if one is known
+    role: str = ""  # picks its colour; by default the key
+    reference: str = "floor"  # what the floor is, in a few words
+    panel: str = ""  # the source's name for it, for example "4b"
+    after: str = ""  # the key of the arm from whose ends its runs train on
+    # Label → what is computed from the end of each run; the name and `after` are filled in.
+    then: Mapping[str, Computation] = dataclasses.field(default_factory=dict)
+    ours: bool = False  # it is ours, and not in the source
+    generalises: bool | None = None  # the source's answer; None if that is not asked
 
 
 @dataclasses.dataclass(frozen=True)
 class Derived:
-    """A line of a comparison computed from an earlier arm's runs, for example by early stopping.
-
-    Attributes:
-        key: Its name in files and code.
-        label: Its name in tables and pictures.
-        of: The key of the arm whose runs and floor it uses.
-        change: Run → the changed run.
-        role: As in `Arm`.
-    """
+    """A line of a comparison computed from an earlier arm's runs, for example by early stopping."""
 
     key: str
     label: str
-    of: str
+    of: str  # the key of the arm whose runs and floor it uses
     change: Callable[[Run], Run]
     role: str = ""
 
@@ -83,11 +76,7 @@ class Comparison:
     """An experiment made of arms.
 
     Attributes:
-        id: "source/name".
-        source: The paper or question it comes from.
-        figure: Which figure or table, in a few words.
         title: The picture's title.
-        claim: What is asked or claimed, in one sentence.
         presets: Name → settings, which have `seeds`.
         arms: Settings → arms; a derived arm comes after the arm it is derived from.
         verdicts: Runs → verdicts.
@@ -95,7 +84,9 @@ class Comparison:
         tables: Runs → tables by name; by default one row for each arm.
         plots: Runs → pictures; by default one of the final values.
         prefix: Start of the names of the runs; by default the name and a dash.
-        least: Setting → the smallest value that can decide, as in `Experiment`.
+        notes: Runs → remarks; by default one for each run that diverged or missed its target.
+        undecided: Presets for a first look.
+        require: Raises a `UserError` if the settings cannot run here.
     """
 
     id: str
@@ -110,7 +101,9 @@ class Comparison:
     tables: Callable[[Compared], Tables] = showing.tables
     plots: Callable[[Compared], tuple[Plot, ...]] = showing.plots
     prefix: str | None = None
-    least: Mapping[str, float] | None = None
+    notes: Callable[[Compared], tuple[str, ...]] | None = None
+    undecided: tuple[str, ...] = UNDECIDED
+    require: Callable[[Any], None] = lambda settings: None
 
     @property
     def name(self) -> str:
@@ -122,61 +115,74 @@ class Comparison:
         prefix = f"{self.name}-" if self.prefix is None else self.prefix
         return f"{prefix}{key}-seed{seed}"
 
-    def plan(self, s: Any) -> list[Planned]:
-        """Return all runs, the longest first."""
+    def plan(self, s: Any) -> list[Planned | Computation]:
+        """Return all runs, the longest first, and what is computed from their ends."""
+        arms = [arm for arm in self.arms(s) if isinstance(arm, Arm)]
+        pairs = [(arm, seed) for arm in arms for seed in seeds_in(s)]
         planned = [
-            Planned(self.run_name(arm.key, seed), arm.config(seed), ours=arm.ours)
-            for arm in self.arms(s)
-            if isinstance(arm, Arm)
-            for seed in range(s.seeds)
+            Planned(
+                self.run_name(arm.key, seed),
+                arm.config(seed),
+                ours=arm.ours,
+                after=self.run_name(arm.after, seed) if arm.after else "",
+            )
+            for arm, seed in pairs
         ]
         costs = CostModel()
-        return sorted(planned, key=lambda p: -costs.seconds(p.config))
+        computed = [
+            dataclasses.replace(one, name=f"{run}-{label}", after=run)
+            for arm, seed in pairs
+            for run in (self.run_name(arm.key, seed),)
+            for label, one in arm.then.items()
+        ]
+        return [*sorted(planned, key=lambda p: -costs.seconds(p.config)), *computed]
 
-    def collect(self, s: Any, preset: str, runs: Mapping[str, Run]) -> Compared:
+    def collect(self, s: Any, preset: str, runs: Mapping[str, Any]) -> Compared:
         """Sort the runs by arm and seed; settings that are too small decide nothing."""
         arms = {arm.key: arm for arm in self.arms(s)}
         found: dict[str, dict[int, Run]] = {}
         floors: dict[str, dict[int, float]] = {}
+        computed: dict[tuple[str, str], dict[int, Any]] = {}
         for key, arm in arms.items():
             if isinstance(arm, Derived):
                 found[key] = {seed: arm.change(run) for seed, run in found[arm.of].items()}
                 floors[key] = floors[arm.of]
                 continue
-            found[key] = by_seed(runs, functools.partial(self.run_name, key), s.seeds)
-            floor = arm.floor
-            floors[key] = (
-                {seed: floor(training_set(arm.config(seed))) for seed in range(s.seeds)}
-                if floor
-                else {}
-            )
-        decisive = not too_small(s, preset, self.presets, self.least)
-        return Compared(self, s, arms, found, floors, decisive)
+            names = {seed: self.run_name(key, seed) for seed in seeds_in(s)}
+            for label in arm.then:
+                ends = {seed: runs.get(f"{name}-{label}") for seed, name in names.items()}
+                computed[key, label] = {seed: end.result for seed, end in ends.items() if end}
+            found[key] = {seed: runs[name] for seed, name in names.items() if name in runs}
+            floors[key] = {}
+            if arm.floor:
+                floors[key] = {k: arm.floor(training_set(arm.config(k))) for k in names}
+        decisive = Fit(too_small(s, preset, self.presets, undecided=self.undecided))
+        return Compared(self, s, arms, found, floors, decisive, computed)
 
-    def analyse(self, s: Any, preset: str, runs: Mapping[str, Run]) -> Findings:
+    def analyse(self, s: Any, preset: str, runs: Mapping[str, Any]) -> Findings:
         """Turn runs into tables, pictures, verdicts and a finding."""
         found = self.collect(s, preset, runs)
         return Findings(
             tuple(self.verdicts(found)),
             self.tables(found),
             self.plots(found),
-            lost(runs),
+            self.notes(found) if self.notes else _notes(runs),
             self.finding(found) if all(found.runs.values()) else "",
         )
 
     def experiment(self, module: str) -> Experiment:
         """Return it as an entry of the catalogue."""
-        return Experiment(
-            id=self.id,
-            source=self.source,
-            figure=self.figure,
-            claim=self.claim,
-            presets=self.presets,
-            plan=self.plan,
-            analyse=self.analyse,
-            module=module,
-            least=self.least,
-        )
+        named = (self.id, self.source, self.figure, self.claim)
+        more: Any = {"undecided": self.undecided, "require": self.require}
+        return Experiment(*named, self.presets, self.plan, self.analyse, module, **more)
+
+
+def _notes(runs: Mapping[str, Any]) -> tuple[str, ...]:
+    trained = {name: run for name, run in runs.items() if isinstance(run, Run)}
+    return tuple(
+        f"{said}; its last finite state is used" if trained[name].diverged_at else said
+        for name, said in lost(trained).items()
+    )
 
 
 def trained_on(
@@ -190,20 +196,15 @@ def trained_on(
     dtype: Dtype | None = None,
     loss: Loss | None = None,
     log: LogGrid | None = None,
+    own: Collection[str] = (),
 ) -> Callable[[int], RunConfig]:
-    """Return seed → the configuration that trains a network on the seed's data set.
+    """Return seed → the configuration that trains a network on the seed's data set, `name`.
 
-    Args:
-        name: The data set's name.
-        s: Settings with d, n, n_test and dtype.
-        arch: The network.
-        schedule: How it is trained.
-        n: Number of examples; by default from the settings.
-        arguments: Further arguments of the data set.
-        dtype: The dtype; by default from the settings.
-        loss: The training loss; by default the squared loss.
-        log: When to log; by default on the usual grid.
+    The settings have d, n, n_test and dtype; `n` and `dtype`, if given, are used instead. The data
+    set may take further `arguments`. Hyper-parameters of the settings replace those of the
+    schedule, except the arm's `own`.
     """
+    phases = tuned(schedule, s, n or s.n, own)
 
     def config(seed: int) -> RunConfig:
         drawn = {"d": s.d, "n": n or s.n, "seed": seed, **(arguments or {})}
@@ -211,7 +212,7 @@ def trained_on(
         return RunConfig(
             arch=arch,
             data={**data, "n_test": s.n_test},
-            schedule=tuple(schedule),
+            schedule=phases,
             loss=loss or Loss(),
             seed=seed,
             dtype=dtype or s.dtype,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,33 +15,36 @@ from ..jobs import Job, OnEvent
 from .budget import Offer
 from .catalogue import hours_per_epoch, paper_epochs, seeds_of, with_seeds
 from .computing import Computed
-from .contract import Experiment, Findings, Planned
+from .contract import Experiment, Findings, Planned, Verdict
 from .results import Judged, LeftOut, Part, Results, RunRecord
+from .setting import changes_in_words, file_name, in_words, with_setting
 from .work import Done, Item, Work, planned_work
 
 PICTURES = "pictures"
 
 
 def analysed(
-    experiment: Experiment, settings: Any, preset: str, made: Mapping[str, Any], planned: int
+    experiment: Experiment,
+    settings: Any,
+    preset: str,
+    made: Mapping[str, Any],
+    planned: Collection[str],
 ) -> Findings:
-    """Return an experiment's findings.
+    """Return an experiment's findings from its results by name; `planned` names all it needs.
 
     No claim is decided if results are missing or the settings are too small.
-
-    Args:
-        experiment: The experiment.
-        settings: Its settings.
-        preset: The preset they come from.
-        made: Results by name.
-        planned: How many results there should be.
     """
     findings = experiment.analyse(settings, preset, made)
-    if len(made) < planned:
-        reason = f"without {planned - len(made)} of its {planned} runs nothing is decided"
-        return _undecided(findings, reason)
+    if missing := [name for name in planned if name not in made]:
+        of = f"{len(missing)} of {len(planned)} runs"
+        return _undecided(findings, f"nothing is decided without {of}: {_listed(missing)}")
     reason = experiment.too_small(settings, preset)
     return _undecided(findings, reason, measured=True) if reason else findings
+
+
+def _listed(names: Sequence[str], most: int = 3) -> str:
+    more = [f"{len(names) - most} more"] if len(names) > most else []
+    return ", ".join([*names[:most], *more])
 
 
 def _undecided(findings: Findings, reason: str, measured: bool = False) -> Findings:
@@ -78,6 +81,7 @@ class Levels:
     experiment: Experiment
     preset: str
     levels: tuple[_Level, ...]
+    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # to the preset
 
     @property
     def whole(self) -> _Level:
@@ -94,7 +98,19 @@ class Levels:
         at = self.levels[level - 1] if level else self.whole
         plan = at.plan if level else {}
         there = {name: made[item.key] for name, item in plan.items() if item.key in made}
-        return analysed(self.experiment, at.settings, self.preset, there, len(plan))
+        findings = analysed(self.experiment, at.settings, self.preset, there, plan.keys())
+        if 0 < level < self.deciding:
+            allowed = f"the budget allowed {level} of {len(self.levels)} seeds"
+            reason = f"{allowed}: too few to decide (needs {self.deciding})"
+            return _undecided(findings, reason, measured=True)
+        return findings
+
+    @property
+    def deciding(self) -> int:
+        """The first level that decides claims; 0 if none does."""
+        levels = enumerate(self.levels, 1)
+        too_small = self.experiment.too_small
+        return next((k for k, one in levels if not too_small(one.settings, self.preset)), 0)
 
     def offer(self, made: Mapping[str, Any], asked: bool) -> Offer:
         """Return the experiment as an offer to `budget`; its verdicts count only if `asked`."""
@@ -103,15 +119,24 @@ class Levels:
             return Offer(self.experiment.id, levels, 0, 0)
         verdicts = self.findings(self.complete(made, len(levels)), made).verdicts
         undecided = sum(verdict.holds is None for verdict in verdicts)
-        return Offer(self.experiment.id, levels, undecided, len(verdicts))
+        return Offer(self.experiment.id, levels, undecided, len(verdicts), self.deciding)
 
 
-def levels_of(experiment: Experiment, settings: Any, preset: str, by_seed: bool) -> Levels:
-    """Plan an experiment: with `by_seed` for each number of seeds, otherwise only for all seeds."""
+def levels_of(
+    experiment: Experiment,
+    settings: Any,
+    preset: str,
+    by_seed: bool,
+    changes: Mapping[str, Any] | None = None,
+) -> Levels:
+    """Plan an experiment: with `by_seed` for each number of seeds, otherwise only for all seeds.
+
+    `changes` are the settings that differ from the preset's.
+    """
     most = seeds_of(settings) or 1
     each = [with_seeds(settings, k) for k in range(1, most)] if by_seed else []
     levels = tuple(_Level(s, planned_work(experiment, s)) for s in (*each, settings))
-    return Levels(experiment, preset, levels)
+    return Levels(experiment, preset, levels, changes or {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,17 +159,10 @@ def assess(
     clock: Clock,
     sources: int,
 ) -> Assessed:
-    """Analyse one experiment.
+    """Analyse one experiment, of which the level `chosen` was planned and `level` is complete.
 
-    Args:
-        part: The experiment.
-        chosen: The level that was planned.
-        level: The level that is complete.
-        work: Digest → work of all experiments.
-        done: The results of the work.
-        seconds: Digest → expected seconds.
-        clock: When each run was under way.
-        sources: From how many sources the experiments are.
+    `work` and `seconds`, the expected ones, are by digest and of all experiments, which come from
+    this number of `sources`.
     """
     experiment, at = part.experiment, part.levels[level - 1] if level else part.whole
     findings = part.findings(level, done.made)
@@ -159,7 +177,14 @@ def assess(
         why.append(f"these runs failed: {', '.join(failed)}")
     if not level:
         findings = Findings(_undecided(findings, f"left out: {why[0]}").verdicts, {}, ())
-    plots = _named(experiment, findings.plots, sources) if keys or not at.plan else ()
+    drawn = findings.plots if keys or not at.plan else ()
+    names = [file_name(experiment.id, plot.name, sources > 1) for plot in drawn]
+    plots = tuple(dataclasses.replace(p, name=n) for p, n in zip(drawn, names, strict=True))
+    setting = in_words((item.planned for item in at.plan.values()), at.settings)
+    if part.changes:
+        told = changes_in_words(experiment, part.preset, part.changes)
+        setting = f"{setting} Changed: {told}.".strip()
+    plots = with_setting(plots, setting)
     wanted = seeds_of(part.whole.settings)
     seeds = None if wanted is None else level if level < len(part.levels) else wanted
     made = [done.made[key] for key in keys]
@@ -178,6 +203,7 @@ def assess(
         wall_seconds=round(clock.seconds({work[key].name for key in keys}), 2),
         **paper_hours([experiment]),
         paper_hours_per_epoch=hours_per_epoch(experiment),
+        setting=setting,
         finding=findings.finding,
         notes=findings.notes,
         tables=plain(findings.tables),
@@ -190,24 +216,19 @@ def assess(
         estimated_seconds=round(left, 1),
         reason="; ".join(why),
     )
-    verdicts = tuple(Judged.of(v, experiment.id, part.preset) for v in findings.verdicts)
+    other = {name: value for name, value in part.changes.items() if name != "seeds"}
+    told = changes_in_words(experiment, part.preset, other)
+    verdicts = tuple(
+        Judged.of(_with_changes(v, told), experiment.id, part.preset) for v in findings.verdicts
+    )
     return Assessed(found, verdicts, out if why else None, plots)
 
 
-def _named(experiment: Experiment, plots: Sequence[Any], sources: int) -> tuple[Any, ...]:
-    """Return the pictures with unique names, which start with the name of their experiment.
-
-    With experiments of several sources, the source comes first.
-    """
-    source, _, name = experiment.id.partition("/")
-    before = f"{source}-" if sources > 1 else ""
-    return tuple(
-        dataclasses.replace(
-            plot,
-            name=before + (plot.name if plot.name.startswith(name) else f"{name}-{plot.name}"),
-        )
-        for plot in plots
-    )
+def _with_changes(verdict: Verdict, told: str) -> Verdict:
+    """Return a verdict that also says which settings were changed, if it is decided."""
+    if verdict.holds is None or not told:
+        return verdict
+    return dataclasses.replace(verdict, reason=f"{verdict.reason} (changed setting: {told})")
 
 
 def record(key: str, work: Work, done: Done, users: Mapping[str, Sequence[str]]) -> RunRecord:

@@ -15,8 +15,10 @@ from typing import Any
 
 from ..errors import UserError, unknown
 from ..specs import parse_value
-from . import beyond, wen2023
+from . import beyond, kaur2022, wen2023
 from .contract import Experiment, Planned
+from .outsiders import is_outside, outside
+from .tuning import TUNED, tunable
 
 # Wen, Li & Ma, Appendix B.1: "The training time for each experiment is around 12 hours per 1e5
 # epochs", on GPUs ("8 NVIDIA 2080 GPUs"; we assume one GPU for each experiment).
@@ -43,15 +45,24 @@ def _place(name: str) -> tuple[bool, str, int]:
 
 CATALOGUE: dict[str, Experiment] = {
     experiment.id: experiment
-    for package in (wen2023, beyond)
+    for package in (wen2023, kaur2022, beyond)
     for experiment in _experiments(package)
 }
 
 
 def find(ids: Sequence[str]) -> list[Experiment]:
-    """Return the experiments that ids and sources name, each once."""
+    """Return the experiments that ids and sources name, each once.
+
+    An id may also name an experiment of the user's own, as "mine.py:EXPERIMENT".
+    """
     found: dict[str, Experiment] = {}
     for id in ids:
+        if is_outside(id):
+            own = outside(id)
+            if own.id in CATALOGUE or own.id in found:
+                raise UserError(f"{id} has the id {own.id!r}, which is taken: give it another one")
+            found[own.id] = own
+            continue
         of_it = {e.id: e for e in CATALOGUE.values() if id in (e.id, source_of(e.id))}
         if not of_it:
             sources = {source_of(name) for name in CATALOGUE}
@@ -73,15 +84,9 @@ def settings_of(
     seeds: int | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return id → settings: a preset's, with changes.
+    """Return id → settings: the preset's, which all these experiments have, with changes.
 
     A change applies to every experiment that has the setting.
-
-    Args:
-        experiments: Experiments that all have the preset.
-        preset: The name of the preset.
-        seeds: Number of seeds, if not the preset's.
-        changes: Setting → value.
 
     Raises:
         UserError: No experiment has a setting, or a value is not allowed.
@@ -89,6 +94,9 @@ def settings_of(
     presets = {e.id: e.presets[preset] for e in experiments}
     fields = {id: [f.name for f in dataclasses.fields(s)] for id, s in presets.items()}
     values = {**({} if seeds is None else {"seeds": seeds}), **(changes or {})}
+    for e in experiments if values.keys() & {*TUNED} else ():
+        absent = {*TUNED} - tunable(e.plan(presets[e.id]))
+        fields[e.id] = [name for name in fields[e.id] if name not in absent]
     known = {name for names in fields.values() for name in names}
     for name in values:
         if name == "seeds" and name not in known:
@@ -96,10 +104,11 @@ def settings_of(
             raise UserError(f"{ids} has no seeds, since nothing is random there: leave --seeds out")
         if name not in known:
             raise unknown("setting", name, known)
-    return {
-        id: dataclasses.replace(s, **{k: v for k, v in values.items() if k in fields[id]})
-        for id, s in presets.items()
-    }
+    found = {}
+    for e in experiments:
+        own = {name: value for name, value in values.items() if name in fields[e.id]}
+        found[e.id] = e.complete(dataclasses.replace(presets[e.id], **own))
+    return found
 
 
 def parse_changes(texts: Sequence[str]) -> dict[str, Any]:

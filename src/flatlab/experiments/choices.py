@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,9 @@ from ..training.config import RunConfig
 from ..training.run import Run
 from .arms import Arm
 from .compared import falling
-from .contract import Interval, Verdict
-from .judging import FRACTION, THRESHOLD, Rule, judge
-from .showing import DOTS, error_and_trace, said
+from .contract import FRACTION, Fit, Interval, Verdict
+from .judging import THRESHOLD, Rule, judge
+from .showing import DOTS, error_and_trace, said, score
 
 BASE = "base"
 UNFITTED = 0.05  # training loss above which a network has not fitted its data
@@ -28,22 +28,13 @@ SAME = Rule("above", 0, "the margin", touch=None)
 Change = Callable[[RunConfig], RunConfig]
 
 
-@dataclasses.dataclass(frozen=True)
-class Variation:
-    """One change to the configuration of some scenarios.
-
-    Attributes:
-        choice: The choice it varies.
-        key: Its name in files and code, unique among all variations.
-        label: Its name in tables and pictures.
-        scenarios: Keys of the scenarios that it is tried on.
-        change: A scenario's configuration → the changed one.
-    """
+class Variation(NamedTuple):
+    """One change to the configuration of some scenarios."""
 
     choice: str
-    key: str
+    key: str  # unique among all variations
     label: str
-    scenarios: tuple[str, ...]
+    scenarios: tuple[str, ...]  # the keys of those that it is tried on
     change: Change
 
 
@@ -59,21 +50,12 @@ def varied(scenario: Arm, key: str, label: str, change: Change = lambda config: 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """The result of one variation on one scenario.
+    """The result of one variation on one scenario."""
 
-    Attributes:
-        choice: The choice varied, or `BASE`.
-        label: The variation.
-        scenario: The scenario.
-        errors: Final test error of each seed.
-        runs: The runs behind them.
-        threshold: Test error below which a network generalises.
-    """
-
-    choice: str
+    choice: str  # the choice varied, or `BASE`
     label: str
     scenario: Arm
-    errors: tuple[float, ...]
+    errors: tuple[float, ...]  # the final test error of each seed
     runs: tuple[Run, ...]
     threshold: float = THRESHOLD
 
@@ -103,16 +85,6 @@ class Case:
             return None
         return SAME.decide(Interval.of(self.margins, *self.within) or Interval(*self.margins * 3))
 
-    @property
-    def interval(self) -> Interval | None:
-        """The interval of the test error over seeds."""
-        return Interval.of(list(self.errors), *FRACTION)
-
-    @property
-    def falling(self) -> bool:
-        """Whether the mean test error fell by a tenth of itself in the second half of training."""
-        return falling(self.runs, "test_error")
-
     def column(self, name: str) -> tuple[float, ...]:
         """Return a column's last values, none if a run diverged."""
         return () if self.diverged else tuple(run.final[name] for run in self.runs)
@@ -120,8 +92,8 @@ class Case:
     def words(self) -> str:
         """Say in a few words how runs that did not diverge ended."""
         where = f"{self.label} on {self.scenario.label}"
-        error = said(self.interval, float(np.mean(self.errors)))
-        falls = self.scenario.generalises and self.agrees is not True and self.falling
+        error, wrong = said(self.errors, FRACTION), self.agrees is not True
+        falls = self.scenario.generalises and wrong and falling(self.runs, "test_error")
         loss = float(np.mean(self.column("train_loss")))
         fitted = "" if loss < UNFITTED else f" and training loss {loss:.2f}"
         return f"{where} has test error {error}{fitted}{', still falling' if falls else ''}"
@@ -156,7 +128,7 @@ def against(cases: Sequence[Case]) -> str:
     return "; ".join(other or undecided or [farthest(cases).words()])
 
 
-def verdict(claim: str, statement: str, cases: Sequence[Case], *, decisive: bool) -> Verdict:
+def verdict(claim: str, statement: str, cases: Sequence[Case], *, decisive: Fit | bool) -> Verdict:
     """Judge "the answer is the same in all these cases" by the case that speaks most against it.
 
     The number is that case's margin: how far its test error lies on the answer's side.
@@ -170,62 +142,56 @@ def verdict(claim: str, statement: str, cases: Sequence[Case], *, decisive: bool
     if not worst or not decisive:
         return made
     if made.holds and len(found) < len(cases):
-        return dataclasses.replace(made, holds=None, reason="some runs are missing")
+        missing = [f"{case.label} on {case.scenario.label}" for case in cases if not case.errors]
+        reason = f"there is no finished run of {', '.join(missing)}"
+        return dataclasses.replace(made, holds=None, reason=reason)
     seed = "one seed: " if len(values) == 1 else ""
     return dataclasses.replace(made, reason=f"{seed}{against(found)}")
 
 
 def finding(named: Sequence[tuple[str, Verdict]], held: str) -> str:
     """Say on which choices the answers depend: (choice, verdict on "it does not")."""
-    by_word = {
-        word: [(name, v.reason) for name, v in named if v.word == word]
-        for word in ("fails", "not assessed", "holds")
-    }
+
+    def those(word: str) -> str:
+        return "; ".join(f"{name} ({v.reason})" for name, v in named if v.word == word)
+
     parts = []
-    if by_word["fails"]:
-        turned = "; ".join(f"{name} ({reason})" for name, reason in by_word["fails"])
-        parts.append(f"{len(by_word['fails'])} of {len(named)} choices matter: {turned}")
-    if by_word["not assessed"]:
-        undecided = "; ".join(f"{name} ({reason})" for name, reason in by_word["not assessed"])
+    if turned := those("fails"):
+        count = sum(v.word == "fails" for _, v in named)
+        parts.append(f"{count} of {len(named)} choices matter: {turned}")
+    if undecided := those("not assessed"):
         parts.append(f"not decided: {undecided}")
-    if by_word["holds"]:
-        parts.append(f"{held}: {', '.join(name for name, _ in by_word['holds'])}")
+    if same := [name for name, v in named if v.word == "holds"]:
+        parts.append(f"{held}: {', '.join(same)}")
     return ". ".join(part[0].upper() + part[1:] for part in parts) + "."
 
 
 def table(cases: Sequence[Case]) -> list[dict[str, Any]]:
     """Return a row for each case: its test error with the interval, its traces and its answer."""
     words = {True: "same", False: "other", None: "undecided"}
-    rows = []
-    for case in cases:
-        interval, values = case.interval, case.errors if not case.diverged else ()
-        rows.append(
-            {
-                "network": case.scenario.label,
-                "choice": case.choice,
-                "variation": case.label,
-                "test_error": float(np.mean(values)) if values else None,
-                "test_error_low": interval.low if interval and values else None,
-                "test_error_high": interval.high if interval and values else None,
-                **{
-                    name: float(np.mean(column)) if (column := case.column(name)) else None
-                    for name in ("trace", "trace_ggn")
-                },
-                "answer": "diverged" if case.diverged else words[case.agrees],
-                "seeds": len(case.runs),
-            }
-        )
-    return rows
+    return [
+        {
+            "network": case.scenario.label,
+            "choice": case.choice,
+            "variation": case.label,
+            **score("test_error", () if case.diverged else case.errors),
+            **{
+                name: float(np.mean(column)) if (column := case.column(name)) else None
+                for name in ("trace", "trace_ggn")
+            },
+            "answer": "diverged" if case.diverged else words[case.agrees],
+            "seeds": len(case.runs),
+        }
+        for case in cases
+    ]
 
 
 def picture(name: str, title: str, cases: Sequence[Case]) -> Plot:
     """Return the picture of one scenario: test error and trace of each variation."""
 
     def label(case: Case) -> str:
-        text = (
-            case.label if case.choice == BASE else f"{case.choice.replace('_', ' ')}: {case.label}"
-        )
-        return f"{text} (diverged)" if case.diverged else text
+        before = "" if case.choice == BASE else f"{case.choice.replace('_', ' ')}: "
+        return f"{before}{case.label}{' (diverged)' if case.diverged else ''}"
 
     rows = {
         f"{case.choice} {case.label}": (

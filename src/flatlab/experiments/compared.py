@@ -3,45 +3,46 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..training.run import Run
-from .contract import Interval
+from .contract import Fit
 
 if TYPE_CHECKING:
     from .arms import AnyArm, Comparison
 
-LIMITS = {"test_error": (0.0, 1.0)}
-
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-    """The runs of a comparison, with the floors of their traces.
-
-    Attributes:
-        comparison: The comparison.
-        settings: Its settings.
-        arms: Key → arm, in their order.
-        runs: Arm's key → seed → run; runs that failed are missing.
-        floors: Arm's key → seed → the trace to compare with; empty if none is known.
-        decisive: Whether the sizes are large enough to decide anything.
-    """
+    """The runs of a comparison, with the floors of their traces; all mappings are by arm's key."""
 
     comparison: Comparison
     settings: Any
     arms: Mapping[str, AnyArm]
-    runs: Mapping[str, Mapping[int, Run]]
-    floors: Mapping[str, Mapping[int, float]]
-    decisive: bool
+    runs: Mapping[str, Mapping[int, Run]]  # by seed; runs that failed are missing
+    floors: Mapping[str, Mapping[int, float]]  # by seed; empty if none is known
+    decisive: Fit  # whether the sizes are large enough to decide anything
+    # Arm's key and label → seed → the result of what was computed from the end of a run.
+    computed: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]] = dataclasses.field(
+        default_factory=dict
+    )
 
-    def fit(self, *keys: str) -> bool:
+    def claim(self, name: str) -> str:
+        """Return the id of one of the comparison's claims: "source.comparison.name"."""
+        return f"{self.comparison.id.replace('/', '.').replace('-', '_')}.{name}"
+
+    def fit(self, *keys: str) -> Fit:
         """Return whether these arms can be judged: large enough, no run diverged or missed."""
-        return self.decisive and all(
-            run.status in ("done", "reached") for key in keys for run in self.runs[key].values()
-        )
+        if not self.decisive:
+            return self.decisive
+        return unfit({self.run_name(k, s): run for k in keys for s, run in self.runs[k].items()})
+
+    def run_name(self, key: str, seed: int) -> str:
+        """Return the name of an arm's run; a derived arm has the runs of another."""
+        return self.comparison.run_name(getattr(self.arms[key], "of", key), seed)
 
     def each(self, key: str, value: Callable[[Run], float]) -> list[float]:
         """Return a number for each run of an arm, in the order of seeds."""
@@ -56,14 +57,19 @@ class Compared:
         values = self.final(key, column)
         return float(np.mean(values)) if values else float("nan")
 
-    def interval(self, key: str, column: str) -> Interval | None:
-        """Return the interval of a column's last value over the seeds."""
-        return Interval.of(self.final(key, column), *LIMITS.get(column, (-np.inf, np.inf)))
+    def along(self, keys: Sequence[str], column: str) -> dict[int, list[float]]:
+        """Return seed → a column's last value in each of these arms, for seeds that all have."""
+        runs = [self.runs[key] for key in keys]
+        seeds = [seed for seed in runs[0] if all(seed in part for part in runs)]
+        return {seed: [part[seed].final[column] for part in runs] for seed in seeds}
 
     def pairs(self, one: str, other: str, column: str) -> list[tuple[float, float]]:
         """Return pairs of the last values of two arms, for the seeds that both have."""
-        a, b = self.runs[one], self.runs[other]
-        return [(a[seed].final[column], b[seed].final[column]) for seed in a if seed in b]
+        return [(a, b) for a, b in self.along((one, other), column).values()]
+
+    def ratios(self, one: str, other: str, column: str) -> list[float]:
+        """Return the other arm's last values over the first's; a seed whose first is 0 has none."""
+        return [b / a for a, b in self.pairs(one, other, column) if a]
 
     def floor(self, key: str) -> float | None:
         """Return the trace that an arm is compared with: the mean over the seeds' data sets."""
@@ -75,31 +81,30 @@ class Compared:
         return self.each(key, lambda run: run.final["train_loss"] - run.config.loss.least)
 
     def over_floor(self, key: str) -> list[float]:
-        """Return each run's final Gauss–Newton trace divided by the floor of the same data set."""
-        floors = self.floors[key]
-        return [run.final["trace_ggn"] / floors[seed] for seed, run in self.runs[key].items()]
+        """Return each run's final Gauss–Newton trace divided by the floor of the same data set.
+
+        A run whose floor is 0 has none.
+        """
+        floors, runs = self.floors[key], self.runs[key]
+        return [run.final["trace_ggn"] / floors[seed] for seed, run in runs.items() if floors[seed]]
 
 
-def by_seed(runs: Mapping[str, Run], name: Callable[[int], str], seeds: int) -> dict[int, Run]:
-    """Return seed → run for the seeds that have a run.
-
-    >>> by_seed({}, "run-seed{}".format, 3)
-    {}
-    """
-    return {seed: runs[name(seed)] for seed in range(seeds) if name(seed) in runs}
-
-
-def lost(runs: Mapping[str, Run]) -> tuple[str, ...]:
-    """Return a note on each run that diverged, or ended without reaching its target."""
+def lost(runs: Mapping[str, Run]) -> dict[str, str]:
+    """Return name → words for each run that diverged, or ended without reaching its target."""
     said = {
-        "diverged": "{} diverged in epoch {}; its last finite state is used",
+        "diverged": "{} diverged in epoch {}",
         "missed": "{} missed its target",
     }
-    return tuple(
-        said[run.status].format(name, run.diverged_at)
+    return {
+        name: said[run.status].format(name, run.diverged_at)
         for name, run in runs.items()
         if run.status in said
-    )
+    }
+
+
+def unfit(runs: Mapping[str, Run]) -> Fit:
+    """Return the fit of runs by name: none unless every run came to its end."""
+    return Fit("; ".join(lost(runs).values()))
 
 
 def nearest(run: Run, epoch: int) -> int:
@@ -110,11 +115,6 @@ def nearest(run: Run, epoch: int) -> int:
 def at(run: Run, epoch: int, column: str) -> float:
     """Return a column at the logged epoch nearest to `epoch`."""
     return float(run.columns[column][nearest(run, epoch)])
-
-
-def after_first_phase(run: Run, column: str) -> float:
-    """Return a column at the end of a run's first phase."""
-    return at(run, run.config.schedule[0].epochs, column)
 
 
 def cut(run: Run, last: int) -> Run:
@@ -157,5 +157,6 @@ def course(runs: Iterable[Run], column: str) -> str:
 
 
 def over_initial(run: Run, column: str) -> float:
-    """Return a column's last value divided by its value before the first step."""
-    return float(run.columns[column][-1] / run.columns[column][0])
+    """Return a column's last value divided by its value before the first step; NaN if that is 0."""
+    first, last = float(run.columns[column][0]), float(run.columns[column][-1])
+    return last / first if first else float("nan")

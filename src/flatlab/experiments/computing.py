@@ -8,36 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import StoreError, UserError
 from ..files.documents import read_document, write_document
 from ..files.store import RESULT, ensure_directory, locked
+from ..outside.functions import Report, function_named
 from ..training.config import RunConfig
+from ..training.rows import evenly_spaced
 from ..training.run import Run, load_run, params_digest, start_table, versions
-
-Report = Callable[[dict[str, Any]], None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Computed:
-    """The stored result of a computation, as given to an analysis.
-
-    Attributes:
-        result: What the function returned.
-        seconds: How long it took.
-        path: Its directory.
-        status: Always "done"; a `Run` may also have diverged.
-    """
+    """The stored result of a computation, as given to an analysis."""
 
     result: Mapping[str, Any]
     seconds: float
     path: Path
-    status: str = "done"
+    status: str = "done"  # always; a `Run` may also have diverged
 
 
 def load_computed(path: Path, asked: Mapping[str, Any]) -> Computed | None:
@@ -72,7 +64,7 @@ def compute(payload: dict[str, Any], report: Report) -> dict[str, Any]:
             made = None if payload["fresh"] else load_computed(path, asked)
         if made is None:
             started = time.monotonic()
-            result = _function(asked["target"])(given, report)
+            result = function_named(asked["target"])(given, report)
             if not isinstance(result, dict):
                 raise UserError(
                     f"{asked['target']} must return a dict, got {type(result).__name__}"
@@ -86,14 +78,16 @@ def compute(payload: dict[str, Any], report: Report) -> dict[str, Any]:
 def train_on(payload: dict[str, Any], report: Report) -> dict[str, Any]:
     """Train from the end of another run; a target of jobs.
 
-    The payload is {"config", "out": directory, "after": directory, "fresh": bool}.
+    The payload is {"config", "out": directory, "after": directory, "fresh": bool}; "device" is that
+    of `run_config`, by default "cpu".
     """
     from ..training.session import run_config
 
     config = RunConfig.from_dict(payload["config"])
     _check_end(payload["after"])
     started = dataclasses.replace(config, start=start_table(payload["after"]))
-    run = run_config(started, out=payload["out"], fresh=payload["fresh"], report=report)
+    options = {"out": payload["out"], "fresh": payload["fresh"], "report": report}
+    run = run_config(started, device=payload.get("device", "cpu"), **options)
     return {**run.result(), "path": payload["out"]}
 
 
@@ -110,11 +104,15 @@ def measure_end(payload: dict[str, Any], report: Report) -> dict[str, Any]:
     from ..measures.measuring import measure
 
     run = _check_end(payload["after"])
+    data: Any = run.dataset()
+    if "examples" in payload:
+        data = evenly_spaced(data, payload["examples"])
     found = measure(
         run.module(),
         run.config.loss,
-        run.dataset(),
+        data,
         payload["measures"],
+        payload.get("mode", "eval"),
         seed=run.config.seed,
         progress=False,
     )
@@ -129,14 +127,3 @@ def _check_end(path: str) -> Run:
         error.exit_code = 3
         raise error
     return run
-
-
-def _function(target: str) -> Callable[[dict[str, Any], Report], Any]:
-    module, _, name = target.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"cannot find the function {target!r}: {error}") from None
-    if not callable(found):
-        raise UserError(f"{target!r} is not a function")
-    return found  # type: ignore[no-any-return]

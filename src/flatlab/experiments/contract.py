@@ -12,11 +12,15 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from ..outside.tables import html_table, interval, number
 from ..plots import Plot
 from ..specs import digest
 from ..training.config import RunConfig
 
 UNDECIDED = ("quick",)  # presets for a first look
+
+# Ranges of quantities, to which intervals are clipped.
+ANYTHING, FRACTION, POSITIVE = (-np.inf, np.inf), (0.0, 1.0), (0.0, np.inf)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +70,38 @@ class Verdict:
         """The verdict in words."""
         return {True: "holds", False: "fails", None: "not assessed"}[self.holds]
 
+    def __repr__(self) -> str:
+        row = self.row()
+        return f"Verdict({self.claim} {self.word}: {row['measured']}, paper {row['paper']})"
+
+    def _repr_html_(self) -> str:
+        """Return a table of one row for a notebook."""
+        return html_table([self.row()])
+
+    def row(self) -> dict[str, str]:
+        """Return the verdict as a row of texts."""
+        return {
+            "verdict": self.word,
+            "claim": self.claim,
+            "measured": interval(self.measured, self.low, self.high),
+            "paper": number(self.paper),
+            "what and why": f"{self.statement}: {self.reason}",
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """Whether results can decide a claim: they can unless `why` says what is in the way.
+
+    >>> bool(Fit()), bool(Fit("seeds is 1 (needs 3)"))
+    (True, False)
+    """
+
+    why: str = ""
+
+    def __bool__(self) -> bool:
+        return not self.why
+
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
@@ -83,19 +119,12 @@ class Findings:
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """A training run of an experiment.
+    """A training run of an experiment."""
 
-    Attributes:
-        name: Unique in the experiment.
-        config: What to train.
-        ours: Whether the run is ours and not in the source.
-        after: The name of the planned run whose final parameters it starts from, or "".
-    """
-
-    name: str
+    name: str  # unique in the experiment
     config: RunConfig
-    ours: bool = False
-    after: str = ""
+    ours: bool = False  # it is ours, and not in the source
+    after: str = ""  # the planned run whose final parameters it starts from
 
     @property
     def epochs(self) -> int:
@@ -113,23 +142,17 @@ class Planned:
 class Computation:
     """A function's name and the plain data to call it with; the dict that it returns is stored.
 
-    Attributes:
-        name: Unique in the experiment.
-        target: "package.module:function", called as `function(payload, report)`. `report(info)`
-            shows progress; info["done"] is the fraction done, from 0 to 1.
-        payload: Plain data. If `after` is set, the function finds the directory of that run or
-            computation in `payload["after"]`.
-        after: The name of the planned run or computation whose result it needs, or "".
-        seconds: Its expected duration; decides the order, and what fits a budget.
-        ours: Whether the computation is ours and not in the source.
+    The target is "package.module:function", called as `function(payload, report)`. `report(info)`
+    shows progress; info["done"] is the fraction done, from 0 to 1. If `after` names a planned run
+    or computation, the function finds its directory in `payload["after"]`.
     """
 
-    name: str
+    name: str  # unique in the experiment
     target: str
     payload: Mapping[str, Any]
     after: str = ""
-    seconds: float = 1.0
-    ours: bool = False
+    seconds: float = 1.0  # expected; decides the order, and what fits a budget
+    ours: bool = False  # it is ours, and not in the source
 
     @property
     def epochs(self) -> int:
@@ -142,36 +165,48 @@ class Computation:
         return digest({**fields, "after": before} if before else fields)
 
 
-def measurement(name: str, run: str, measures: Sequence[str], **options: Any) -> Computation:
-    """Return the job that measures the end of a planned run.
+def measurement(
+    name: str,
+    run: str,
+    measures: Sequence[str],
+    examples: int | None = None,
+    mode: str = "eval",
+    **options: Any,
+) -> Computation:
+    """Return the job that measures the end of a planned run; measures are as for `fl.measure`.
 
-    Args:
-        name: Unique in the experiment.
-        run: The name of the planned run.
-        measures: Names of measures, as for `fl.measure`.
-        options: `seconds` and `ours` of a `Computation`.
+    It measures on so many training examples, evenly spaced, or on all of them. The options are
+    `seconds` and `ours` of a `Computation`.
     """
+    payload: dict[str, Any] = {"measures": list(measures)}
+    payload |= {} if examples is None else {"examples": examples}
+    payload |= {} if mode == "eval" else {"mode": mode}
     target = "flatlab.experiments.computing:measure_end"
-    return Computation(name, target, {"measures": list(measures)}, after=run, **options)
+    return Computation(name, target, payload, after=run, **options)
+
+
+def seeds_in(settings: Any) -> range:
+    """Return the seeds of settings: `seeds` of them from `first_seed`, by default from 0."""
+    first = getattr(settings, "first_seed", 0)
+    return range(first, first + settings.seeds)
 
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """An entry of the catalogue.
+    """An entry of the catalogue; its id is "source/figure", and its claim is one sentence.
 
     Attributes:
-        id: "source/figure".
-        source: The paper.
-        figure: Which figure or table of it.
-        claim: What it claims, in one sentence.
         presets: Name → settings (a spec); a field of the settings can be set by `--set`.
         plan: Settings → runs and computations, the longest first.
         analyse: (settings, preset, results by name) → findings. A run gives a `Run`, a computation
             a `Computed`; failed ones are missing.
         module: The file that defines it; its docstring is the experiment's header.
-        least: Setting → the smallest value that can decide a claim. By default the sizes and
-            epochs of the preset `lab`; the number of seeds does not matter.
+        least: Setting → the smallest value that can decide a claim, in every preset. By default
+            each preset has its own (`least_of`).
         undecided: Presets for a first look, which decide nothing even with larger settings.
+        complete: Settings → settings with the values that follow from others.
+        require: Raises a `UserError` if the settings cannot run here, as without a data file. A
+            plan is made without it.
     """
 
     id: str
@@ -184,6 +219,8 @@ class Experiment:
     module: str
     least: Mapping[str, float] | None = None
     undecided: tuple[str, ...] = UNDECIDED
+    complete: Callable[[Any], Any] = lambda settings: settings
+    require: Callable[[Any], None] = lambda settings: None
 
     def too_small(self, settings: Any, preset: str) -> str:
         """Say which settings are too small to decide a claim; empty if none is."""
@@ -202,30 +239,41 @@ def too_small(
     An analysis calls this before it judges, and `run` reports the reason.
     """
     if least is None:
-        least = sizes(presets["lab"]) if "lab" in presets else {}
-    short = shortfalls(settings, least)
-    if short:
-        said = [f"{name} is {have:,} (needs {needs:,})" for name, have, needs in short]
-        more = [f"{len(said) - 3} more"] if len(said) > 3 else []
-        return f"too small to decide: {', '.join([*said[:3], *more])}"
+        least = least_of(preset, presets, undecided)
+    said = [
+        f"{name} is {have:,} (needs {needs:,})"
+        for name, needs in least.items()
+        if (have := getattr(settings, name)) < needs
+    ]
+    if said:
+        return f"too small to decide: {', '.join(said)}"
     if preset in undecided:
         return f"the preset {preset} is for a first look and decides nothing: run another"
     return ""
 
 
+def least_of(
+    preset: str, presets: Mapping[str, Any], undecided: Sequence[str] = UNDECIDED
+) -> dict[str, float]:
+    """Return the sizes that decide a claim in a preset: those of `lab`, or its own if smaller.
+
+    So the preset `paper` decides with one seed where the paper shows one run. A preset for a first
+    look has the sizes of `lab`.
+    """
+    least = sizes(presets["lab"]) if "lab" in presets else {}
+    if preset in undecided or preset not in presets:
+        return least
+    own = sizes(presets[preset])
+    return {name: min(value, own.get(name, value)) for name, value in least.items()}
+
+
 def sizes(settings: Any) -> dict[str, float]:
-    """Return the settings that are sizes: dimensions, examples, widths and epochs."""
+    """Return the settings that are sizes: seeds, dimensions, examples, widths and epochs."""
     return {
         field.name: getattr(settings, field.name)
         for field in dataclasses.fields(settings)
-        if field.name in ("d", "n")
+        if field.name in ("seeds", "d", "n")
         or field.name.startswith("n_")
         or "epochs" in field.name
         or "width" in field.name
     }
-
-
-def shortfalls(settings: Any, least: Mapping[str, float]) -> list[tuple[str, float, float]]:
-    """Return (name, value, required value) for each setting that is too small."""
-    values = ((name, getattr(settings, name), needs) for name, needs in least.items())
-    return [(name, have, needs) for name, have, needs in values if have < needs]

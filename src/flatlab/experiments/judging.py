@@ -1,15 +1,20 @@
-"""Verdicts from an interval over seeds: below a bound, above it, near 1, or a share of seeds."""
+"""Verdicts from an interval over seeds: below a bound, above it, near 1, or a share of seeds.
+
+The verdicts that many comparisons share are here too: an arm generalises, one errs more than
+another, a trace is at its floor.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Required, TypedDict, Unpack
 
 import numpy as np
 
 from ..theory.frequencies import clopper_pearson
-from .contract import Interval, Verdict
+from .compared import Compared
+from .contract import ANYTHING, FRACTION, POSITIVE, Fit, Interval, Verdict
 
 THRESHOLD = 0.1  # test error below which a network generalises
 # A network counts as a minimum if its training loss is less than this above the smallest possible.
@@ -19,30 +24,24 @@ INTERPOLATES = 0.01
 # ends with a mean of y f of 0.96 to 1.01 in `table1`'s lab, and the bound is proportional to |f|.
 NEAR = 0.1
 
-ANYTHING = (-np.inf, np.inf)
-FRACTION = (0.0, 1.0)
+BOUND = "the lower bound of the trace, approximately (trace/bound)"
 NO_RUN = "there is no run to judge by"
-TOO_SMALL = "a run diverged, or the sizes are smaller than in the preset lab"
+LEFT_OPEN = "the experiment does not decide it"
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
     """The rule that decides a claim: on which side of a bound the whole interval of a number lies.
 
-    Attributes:
-        side: "below" or "above" the bound, or "near" it.
-        bound: The bound.
-        of: What the number is; empty if the claim's statement says it.
-        touch: The answer if the interval lies on the wrong side and touches the bound: False, or
-            None for "not assessed".
-        within: Relative distance that counts as near.
+    `touch` is the answer if the interval lies on the wrong side and touches the bound: False, or
+    None for "not assessed".
     """
 
     side: Literal["below", "above", "near"]
     bound: float
-    of: str = ""
+    of: str = ""  # what the number is; empty if the claim's statement says it
     touch: bool | None = False
-    within: float = NEAR
+    within: float = NEAR  # relative distance that counts as near
 
     def decide(self, found: Interval) -> bool | None:
         """Return whether the claim holds; None if the interval lies on both sides.
@@ -79,7 +78,9 @@ class Rule:
             }[holds].format(f"{self.within:.0%}")
             words += f" {self.bound:g}"
         elif holds is None:
-            words = f"{'contains' if several else 'is'} {self.bound:g}"
+            sides = found.low < self.bound < found.high
+            both = "lies on both sides of" if sides else "touches"
+            words = f"{both if several else 'is'} {self.bound:g}"
         else:
             other = "above" if self.side == "below" else "below"
             if self.touch is False:
@@ -90,82 +91,138 @@ class Rule:
         return f"one seed: {self.of or 'the value'} {words}"
 
 
+AT_ONE = Rule("near", 1, "the ratio")
+
+
 def judge(
     claim: str,
     statement: str,
     values: Sequence[float],
     rule: Rule,
     *,
-    decisive: bool,
+    decisive: Fit | bool,
     within: tuple[float, float] = ANYTHING,
     paper: str = "yes",
+    absent: str = NO_RUN,
 ) -> Verdict:
     """Return the verdict on a quantity with one value per seed; one seed is judged by its value.
 
-    Args:
-        claim: The claim's id.
-        statement: The claim in one sentence.
-        values: The measured values.
-        rule: The rule that decides the claim; used only if there is enough to decide.
-        decisive: Whether the sizes are large enough to decide the claim at all.
-        within: The range of the quantity; the interval is clipped to it.
-        paper: What the paper says.
+    The rule is used only if the results can decide the claim at all (`decisive`); a `Fit` says why
+    they cannot. The interval is clipped to the range of the quantity (`within`). `absent` is the
+    reason if no seed has a value.
     """
     if not len(values):
-        return Verdict(claim, statement, paper, None, None, None, None, NO_RUN)
+        return Verdict(
+            claim, statement, paper, None, None, None, None, why_open(decisive) or absent
+        )
     interval, mean = Interval.of(list(values), *within), float(np.mean(values))
     low, high = (interval.low, interval.high) if interval else (None, None)
-    holds, reason = None, TOO_SMALL
+    holds, reason = None, why_open(decisive)
     if decisive:
         found = interval or Interval(mean, mean, mean)
         holds, reason = rule.decide(found), rule.says(found, len(values))
     return Verdict(claim, statement, paper, mean, low, high, holds, reason)
 
 
+def why_open(decisive: Fit | bool) -> str:
+    """Say why results decide nothing; empty if they can decide."""
+    if decisive:
+        return ""
+    return decisive.why if isinstance(decisive, Fit) else LEFT_OPEN
+
+
+class How(TypedDict, total=False):
+    """The keywords of `judge`."""
+
+    decisive: Required[Fit | bool]
+    within: tuple[float, float]
+    paper: str
+    absent: str
+
+
 def below(
-    claim: str,
-    statement: str,
-    values: Sequence[float],
-    bound: float,
-    *,
-    decisive: bool,
-    within: tuple[float, float] = ANYTHING,
-    paper: str = "yes",
+    claim: str, statement: str, values: Sequence[float], bound: float, **how: Unpack[How]
 ) -> Verdict:
     """Judge "it is below the bound"."""
-    rule = Rule("below", bound)
-    return judge(claim, statement, values, rule, decisive=decisive, within=within, paper=paper)
+    return judge(claim, statement, values, Rule("below", bound), **how)
 
 
 def above(
-    claim: str,
-    statement: str,
-    values: Sequence[float],
-    bound: float,
-    *,
-    decisive: bool,
-    within: tuple[float, float] = ANYTHING,
-    paper: str = "yes",
+    claim: str, statement: str, values: Sequence[float], bound: float, **how: Unpack[How]
 ) -> Verdict:
     """Judge "it is above the bound"."""
-    rule = Rule("above", bound)
-    return judge(claim, statement, values, rule, decisive=decisive, within=within, paper=paper)
+    return judge(claim, statement, values, Rule("above", bound), **how)
 
 
 def near(
-    claim: str, statement: str, ratios: Sequence[float], *, decisive: bool, paper: str = "1"
+    claim: str, statement: str, ratios: Sequence[float], *, decisive: Fit | bool, paper: str = "1"
 ) -> Verdict:
     """Judge "the ratio is 1, approximately": within 10 %."""
-    rule, within = Rule("near", 1, "the ratio"), (0.0, np.inf)
-    return judge(claim, statement, ratios, rule, decisive=decisive, within=within, paper=paper)
+    return judge(claim, statement, ratios, AT_ONE, decisive=decisive, within=POSITIVE, paper=paper)
+
+
+def generalises(
+    found: Compared,
+    key: str,
+    name: str,
+    who: str,
+    *,
+    bound: float = THRESHOLD,
+    does: bool = True,
+    how: str = "",
+    paper: str = "yes",
+) -> Verdict:
+    """Judge "the arm generalises" by its test error; with `does` False, "it does not".
+
+    The statement is made of `who`, the arm in words, and `how` well it generalises.
+    """
+    side, words = (below, "generalises") if does else (above, "does not generalise")
+    claim, statement = found.claim(name), f"{who} {words}{how} (test error)"
+    errors, fit = found.final(key, "test_error"), found.fit(key)
+    return side(claim, statement, errors, bound, decisive=fit, within=FRACTION, paper=paper)
+
+
+def errs_more(
+    found: Compared,
+    one: str,
+    other: str,
+    name: str,
+    statement: str,
+    *,
+    by: float = 0,
+    paper: str = "yes",
+) -> Verdict:
+    """Judge "the other arm's test error is larger" by the differences of the same seeds."""
+    claim, fit = found.claim(name), found.fit(one, other)
+    differences = [b - a for a, b in found.pairs(one, other, "test_error")]
+    return above(claim, statement, differences, by, decisive=fit, paper=paper)
+
+
+def flatter(
+    found: Compared, one: str, other: str, statement: str, *, paper: str = "yes"
+) -> Verdict:
+    """Judge "the other arm's trace is smaller" by the ratios of the same seeds."""
+    claim, fit = found.claim("flatter"), found.fit(one, other)
+    ratios = found.ratios(one, other, "trace_ggn")
+    absent = f"the ratio is undefined: the trace of {found.arms[one].label} is 0 in every seed"
+    absent = absent if found.runs[one] else NO_RUN
+    return below(claim, statement, ratios, 1, decisive=fit, paper=paper, absent=absent)
+
+
+def reaches_floor(
+    found: Compared, key: str, name: str, who: str, *, floor: str = BOUND, paper: str = "1"
+) -> Verdict:
+    """Judge "the arm's trace is at its floor, approximately"; `who` is the arm in words."""
+    claim, ratios, fit = found.claim(name), found.over_floor(key), found.fit(key)
+    return near(claim, f"{who} reaches {floor}", ratios, decisive=fit, paper=paper)
 
 
 def on_minimum(
     verdict: Verdict,
     losses: Sequence[float],
     *,
-    decisive: bool,
-    short: bool = False,
+    decisive: Fit | bool,
+    short: str = "",
     most: bool = False,
 ) -> Verdict:
     """Return a verdict on a minimum; without a minimum it fails, or is open if training was short.
@@ -174,7 +231,7 @@ def on_minimum(
         verdict: The verdict if every seed is at a minimum.
         losses: The training loss of each seed, minus the smallest possible loss.
         decisive: Whether there is enough to decide at all.
-        short: Whether longer training might have reached a minimum.
+        short: Which epochs are too few, where longer training might have reached a minimum.
         most: Whether it is enough that more than half of the seeds are at a minimum; the verdict
             then names the number of the others.
     """
@@ -186,7 +243,7 @@ def on_minimum(
     if most and 2 * len(off) < len(losses):
         return dataclasses.replace(verdict, reason=f"{verdict.reason} ({lost})")
     if short:
-        lost += ", and the epochs are below the paper's"
+        lost += f", and training is short: {short}"
     return dataclasses.replace(verdict, holds=None if short else False, reason=lost)
 
 
@@ -205,14 +262,15 @@ def mostly(
     hits: Sequence[bool],
     bound: float,
     *,
-    decisive: bool,
+    decisive: Fit | bool,
     paper: str = "open",
 ) -> Verdict:
     """Judge "more than this share of the seeds do it" by the exact interval of a share."""
     if not hits:
-        return Verdict(claim, statement, paper, None, None, None, None, NO_RUN)
+        reason = why_open(decisive) or NO_RUN
+        return Verdict(claim, statement, paper, None, None, None, None, reason)
     found, rule = proportion(sum(hits), len(hits)), Rule("above", bound, "the share", touch=None)
-    holds, reason = None, TOO_SMALL
+    holds, reason = None, why_open(decisive)
     if decisive:
         # The interval of a share is exact even with one seed.
         holds, reason = rule.decide(found), rule.says(found, max(len(hits), 2))

@@ -7,8 +7,10 @@ folders can be moved: a figure's path to that folder, a run's path to the folder
 
 from __future__ import annotations
 
-import contextlib
+import collections
+import dataclasses
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -18,12 +20,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from ..errors import FlatlabError, StoreError, UserError
 from ..files.durable import read
 from ..files.store import plain, write_json
+from ..outside.tables import html_table
+from ..specs import spec_text
 from .contract import Verdict
 
 FORMAT = 1
 FILE = "results.json"
 AGAIN = "run the command that made it again"
-Word = Literal["holds", "fails", "not assessed"]
+VerdictWord = Literal["holds", "fails", "not assessed"]
 NOT_THE_PAPERS = ("ours", "silent", "open")  # a verdict's `paper` if the claim is not the paper's
 
 
@@ -31,6 +35,9 @@ class _Record(BaseModel):
     """A part of the document: frozen, and strict about names and types."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+    def __str__(self) -> str:
+        return repr(self)
 
 
 class Judged(_Record):
@@ -45,12 +52,24 @@ class Judged(_Record):
     measured: float | None
     low: float | None
     high: float | None
-    verdict: Word
+    verdict: VerdictWord
     holds: bool | None
     reason: str
     because: str
     experiment: str
     preset: str
+
+    def __repr__(self) -> str:
+        return repr(self.seen())
+
+    def _repr_html_(self) -> str:
+        """Return a table of one row for a notebook."""
+        return html_table([self.seen().row()])
+
+    def seen(self) -> Verdict:
+        """Return the verdict alone."""
+        names = (field.name for field in dataclasses.fields(Verdict))
+        return Verdict(**{name: getattr(self, name) for name in names})
 
     @classmethod
     def of(cls, verdict: Verdict, experiment: str, preset: str) -> Judged:
@@ -67,37 +86,21 @@ class Judged(_Record):
 
 
 class RunRecord(_Record):
-    """A run or computation behind the results.
-
-    Attributes:
-        name: Its name here.
-        names: All names it was planned under.
-        kind: What it is.
-        experiments: Ids of the experiments that use it.
-        digest: The digest of its configuration, or of what was computed.
-        path: Its directory, below the folder of all results.
-        status: As in `Run`, or "failed"; work that comes after a failure fails too.
-        error: Why it failed.
-        exit_code: The exit code of its failure; 0 if it did not fail.
-        reused: Whether it was done before.
-        epochs: How many epochs it trains for.
-        seconds: Time spent on it in all sittings; None if it is not finished.
-        sha256: The checksum of its result.json, as sha256sum gives it.
-    """
+    """A run or computation behind the results; work that comes after a failure fails too."""
 
     name: str
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # all names it was planned under
     kind: Literal["training", "computation"]
-    experiments: tuple[str, ...]
+    experiments: tuple[str, ...]  # ids of the experiments that use it
     digest: str
-    path: str
+    path: str  # below the folder of all results
     status: Literal["done", "reached", "missed", "diverged", "interrupted", "failed"]
     error: str | None
-    exit_code: int
+    exit_code: int  # 0 if it did not fail
     reused: bool
     epochs: int
-    seconds: float | None
-    sha256: str | None
+    seconds: float | None  # in all sittings; None if it is not finished
+    sha256: str | None  # of its result.json
 
 
 class LeftOut(_Record):
@@ -116,27 +119,11 @@ class LeftOut(_Record):
 class Part(_Record):
     """The results of one experiment; its verdicts are in `Results.verdicts`.
 
-    Attributes:
-        id: The experiment.
-        source: The paper.
-        figure: Which figure or table of it.
-        claim: What it claims.
-        settings: The settings it was run with.
-        seeds: How many seeds were run; None if nothing is random.
-        of: How many seeds were asked for.
-        runs: How many runs it used.
-        digests: The digests of these runs.
-        epochs: The sum of their epochs.
-        training_seconds: The sum of the seconds spent on its runs, in all sittings.
-        wall_seconds: Seconds while at least one of its runs was under way, in the last sitting
-            that had work to do; None if unknown.
-        paper_epochs: Epochs of the paper's own runs; None if the paper states no hours.
-        paper_hours: Hours of these runs according to the paper.
-        paper_hours_per_epoch: Hours of an epoch according to the paper.
-        finding: The result in plain language.
-        notes: Remarks for the reader.
-        tables: Name → rows of plain values.
-        figures: Files of its pictures, in the folder of the results.
+    `seeds` of `of` seeds were run; both are None if nothing is random. `training_seconds` is the
+    sum over its runs in all sittings. `wall_seconds` is the time in which at least one of its runs
+    was under way, in the last sitting that had work to do; None if unknown. The paper's numbers are
+    those of its own runs; None if the paper states no hours. `setting` names its data, sizes and
+    seeds, and what was changed, in words.
     """
 
     id: str
@@ -154,42 +141,30 @@ class Part(_Record):
     paper_epochs: int | None
     paper_hours: float | None
     paper_hours_per_epoch: float | None
+    setting: str = ""
     finding: str
     notes: tuple[str, ...]
     tables: dict[str, list[dict[str, Any]]]
     figures: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return f"Part({self.id}: {self.runs} runs, {self.training_seconds:.1f} s of training)"
+
 
 class Results(_Record):
     """All results of one request.
 
-    Attributes:
-        format: The version number of the document's format.
-        ids: The experiments and sources that were asked for.
-        preset: The name of the preset.
-        status: "done", "out of time" (the budget ended before all chosen runs were done) or
-            "interrupted" (nothing is analysed).
-        folder: Where the document and its pictures are.
-        experiments: The results of each experiment.
-        verdicts: All verdicts, in the order of the experiments.
-        left_out: The experiments that did not run, or not in full.
-        runs: The runs and computations behind the verdicts.
-        budget_seconds: The budget, or None.
-        jobs: How many runs at a time.
-        wall_seconds: From beginning to end, in the last sitting that had work to do.
-        training_seconds: Seconds spent on all runs, in all sittings.
-        epochs: Epochs of all runs.
-        paper_epochs: Epochs of the paper's own runs.
-        paper_hours: Hours of these runs according to the paper.
-        commit: The commit of flatlab.
-        versions: Versions of the libraries.
-        machine: Processor, cores and system.
-        plots: Experiment → the pictures as data. Not stored.
+    `ids` are the experiments and sources that were asked for, `changes` the settings that differ
+    from the preset's. The status is "out of time" if the budget ended before all chosen runs were
+    done; if it is "interrupted", nothing is analysed. `wall_seconds` is from beginning to end, in
+    the last sitting that had work to do. `plots` has the pictures of each experiment as data, and
+    is not stored.
     """
 
     format: Literal[1] = 1
     ids: tuple[str, ...]
     preset: str
+    changes: dict[str, Any] = Field(default_factory=dict)
     status: Literal["done", "out of time", "interrupted"]
     folder: str
     experiments: tuple[Part, ...]
@@ -208,6 +183,17 @@ class Results(_Record):
     machine: dict[str, str | int | None]
     plots: dict[str, tuple[Any, ...]] = Field(default_factory=dict, exclude=True, repr=False)
 
+    def __repr__(self) -> str:
+        return f"Results({self.name}, preset {self.preset}, {self.status}: {self.summary()})"
+
+    def _repr_html_(self) -> str:
+        """Return the verdicts for a notebook, and what was found."""
+        title = f"{self.name}, preset {self.preset}: {self.summary()}"
+        found = [f"{part.id}: {part.finding}" for part in self.experiments if part.finding]
+        left = [f"left out {one.experiment}: {one.reason}" for one in self.left_out]
+        rows = [verdict.seen().row() for verdict in self.verdicts]
+        return html_table(rows, title, [*found, *left, f"files: {self.folder}"])
+
     @model_validator(mode="after")
     def _belongs_together(self) -> Results:
         ids, digests = {part.id for part in self.experiments}, {run.digest for run in self.runs}
@@ -225,6 +211,12 @@ class Results(_Record):
         return ", ".join(self.ids)
 
     @property
+    def flags(self) -> list[str]:
+        """The flags of the command: the preset, and what differs from it."""
+        fields = [spec_text("", {name: value})[1:] for name, value in self.changes.items()]
+        return [f"--preset {self.preset}", *(f"--set {shlex.quote(field)}" for field in fields)]
+
+    @property
     def failed(self) -> tuple[RunRecord, ...]:
         """The runs that failed."""
         return tuple(run for run in self.runs if run.status == "failed")
@@ -237,6 +229,15 @@ class Results(_Record):
     def of(self, experiment: str) -> tuple[Judged, ...]:
         """Return the verdicts of an experiment."""
         return tuple(v for v in self.verdicts if v.experiment == experiment)
+
+    def shared(self, experiment: str | None = None) -> dict[str, int]:
+        """Return the reasons that several open verdicts share, and how many of them.
+
+        Without an experiment, of all experiments.
+        """
+        of = self.verdicts if experiment is None else self.of(experiment)
+        counts = collections.Counter(v.reason for v in of if v.holds is None)
+        return {reason: count for reason, count in counts.items() if count > 1}
 
     def summary(self) -> str:
         """Summarise the results in a few sentences."""
@@ -270,11 +271,7 @@ class Results(_Record):
 
     @classmethod
     def from_json(cls, data: bytes | str, where: str = "the document") -> Results:
-        """Read a document.
-
-        Args:
-            data: JSON.
-            where: What to call it in an error.
+        """Read a document in JSON; an error calls it `where`.
 
         Raises:
             UserError: It is not a document of flatlab, or has another format.
@@ -300,14 +297,19 @@ class Results(_Record):
             ) from None
 
 
-def stored(out: Path) -> dict[Path, Results]:
-    """Return folder → results for all results below a folder that can be read, the newest first."""
-    found = {}
+def stored(out: Path) -> tuple[dict[Path, Results], tuple[str, ...]]:
+    """Return folder → results for all results below a folder, the newest first.
+
+    Documents that cannot be read are left out; the second value says which and why.
+    """
+    found, unread = {}, []
     paths = [path for path in out.glob(f"*/{FILE}") if path.is_file()]
     for path in sorted(paths, key=lambda path: -path.stat().st_mtime_ns):
-        with contextlib.suppress(FlatlabError):
+        try:
             found[path.parent] = Results.load(path.parent)
-    return found
+        except FlatlabError as error:
+            unread.append(str(error))
+    return found, tuple(unread)
 
 
 def _counted(verdicts: Sequence[Judged]) -> str:

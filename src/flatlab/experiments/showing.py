@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..plots import Curve, Curves, Dot, Dots, Plot, Reference
-from ..training.run import Run
+from ..plots import Curve, Curves, Dot, Dots, Limits, Plot, Reference
 from .compared import Compared
-from .contract import Interval
-from .judging import FRACTION
+from .contract import FRACTION, Interval
 
 DOTS = "Large dots: mean over seeds with its 95 % interval. Small dots: seeds."
 CURVES = "Lines: mean over seeds. Bands: smallest to largest."
@@ -102,8 +100,15 @@ def error_and_trace(
     )
 
 
+THROUGH = {"train_loss": "training loss", "test_error": "test error", "trace_ggn": "trace"}
+
+
 def histories(
-    name: str, title: str, found: Compared, keys: Iterable[str], columns: Mapping[str, str]
+    name: str,
+    title: str,
+    found: Compared,
+    keys: Iterable[str],
+    columns: Mapping[str, str] = THROUGH,
 ) -> Plot:
     """Return a picture with a panel for each column through training; `columns`: column → title."""
     keys = list(keys)
@@ -151,37 +156,45 @@ def curves(found: Compared, keys: Iterable[str], column: str) -> tuple[Curve, ..
     return tuple(made)
 
 
-def against(
+def errors_against(
     x: Sequence[float],
     lines: Mapping[str, Sequence[str]],
     found: Compared,
-    value: Callable[[Run], float] = lambda run: run.final["test_error"],
-) -> tuple[Curve, ...]:
-    """Return curves of a final value against a setting.
+    title: str,
+    xlabel: str,
+    *others: Curve,
+) -> Curves:
+    """Return the panel of final test errors against x, a setting, beside other curves.
 
-    Args:
-        x: The values of the setting.
-        lines: Label → keys of the arms in the order of x; only seeds that all arms have are drawn.
-        found: The runs.
-        value: Run → the value to draw.
+    `lines` is label → keys of the arms in the order of x; only seeds that all arms have are drawn.
     """
     made = []
     for label, keys in lines.items():
-        seeds = [seed for seed in found.runs[keys[0]] if all(seed in found.runs[k] for k in keys)]
-        if seeds:
-            y = np.array([[value(found.runs[key][seed]) for key in keys] for seed in seeds])
-            made.append(Curve(label, label, np.array(x, float), y))
-    return tuple(made)
+        if values := list(found.along(keys, "test_error").values()):
+            made.append(Curve(label, label, np.array(x, float), np.array(values)))
+    return Curves(
+        title,
+        "test error",
+        (*made, *others),
+        (CHANCE,),
+        ylim=(-0.02, 0.6),
+        xlabel=xlabel,
+        xscale="linear",
+    )
 
 
-def said(interval: Interval | None, mean: float, places: int = 3) -> str:
-    """Write a mean and its interval.
+def said(values: Sequence[float], within: Limits, places: int = 3) -> str:
+    """Write the mean over seeds and its interval, which is clipped to the range of the values.
 
-    >>> said(Interval(0.25, 0.2, 0.3), 0.25)
-    '0.250 [0.200, 0.300]'
-    >>> said(None, 0.25)
-    '0.250'
+    >>> said([1.0, 2.0, 3.0], (0.0, 5.0), 1), said([0.25], (0.0, 1.0))
+    ('2.0 [0.0, 4.5]', '0.250')
     """
+    interval, mean = Interval.of(list(values), *within), f"{np.mean(values):.{places}f}"
     if interval is None:
-        return f"{mean:.{places}f}"
-    return f"{mean:.{places}f} [{interval.low:.{places}f}, {interval.high:.{places}f}]"
+        return mean
+    return f"{mean} [{interval.low:.{places}f}, {interval.high:.{places}f}]"
+
+
+def said_error(found: Compared, key: str) -> str:
+    """Write the mean test error of an arm and its interval."""
+    return said(found.final(key, "test_error"), FRACTION)

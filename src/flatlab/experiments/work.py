@@ -14,10 +14,10 @@ from typing import Any
 
 from ..errors import FlatlabError, StoreError
 from ..files.store import run_directories
-from ..jobs import Job, OnEvent, Outcome, run_jobs
+from ..jobs import Backend, Care, Job, OnEvent, Outcome, run_jobs
 from ..jobs.costs import CostModel, kernels
 from ..training.config import RunConfig
-from ..training.run import OVER, Run, load_run, read_result, read_store
+from ..training.run import OVER, Run, is_whole, load_run, read_result, read_store
 from .computing import Computed, load_computed, starts_from
 from .contract import Computation, Experiment, Planned
 
@@ -26,23 +26,14 @@ Made = Run | Computed
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """One distinct run or computation.
+    """One distinct run or computation."""
 
-    Attributes:
-        name: Its first name, made unique.
-        names: All names it was planned under.
-        planned: What to do.
-        before: The digest of the work it comes after, or "".
-        path: Its directory.
-        made: Its result; None if it is still to do.
-    """
-
-    name: str
-    names: tuple[str, ...]
+    name: str  # its first name, made unique
+    names: tuple[str, ...]  # all names it was planned under
     planned: Planned | Computation
-    before: str
+    before: str  # the digest of the work it comes after, or ""
     path: Path
-    made: Made | None
+    made: Made | None  # None if it is still to do
 
     def job(self, earlier: Work | None, fresh: bool) -> Job:
         """Return the job that does it; `earlier` is the work it comes after."""
@@ -146,21 +137,19 @@ def find_work(plans: Iterable[Mapping[str, Item]], out: Path, fresh: bool) -> di
 def carry_out(
     work: Mapping[str, Work],
     *,
-    workers: int | None = None,
+    workers: int | Backend | None = None,
     fresh: bool = False,
     on_event: OnEvent | None = None,
     until: float | None = None,
     order: Sequence[str] | None = None,
+    care: Care | None = None,
 ) -> Done:
     """Do the work that is not done yet. Work that comes after other work waits for it.
 
-    Args:
-        work: Digest → work.
-        workers: Processes at once; None is one for each core.
-        fresh: Whether work in progress starts again.
-        on_event: Called for each event of a job, and with "reused" for each finished piece of work.
-        until: The `time.monotonic()` at which to stop.
-        order: Digests in the order of execution; by default the order of `work`.
+    `fresh` starts work in progress again. `on_event` is called for each event of a job, and with
+    "reused" for each finished piece of work. `until` is the `time.monotonic()` at which to stop,
+    `order` the digests in the order of execution, by default that of `work`. `workers` and `care`
+    are those of `run_jobs`.
     """
     made: dict[str, Made] = {}
     for key, one in work.items():
@@ -172,7 +161,7 @@ def carry_out(
     if until is None:
         waiting = _first_of_each_kernel_first(waiting, work)
     jobs = [work[key].job(work.get(work[key].before), fresh) for key in waiting]
-    outcomes = dict(zip(waiting, run_jobs(jobs, workers, on_event, until), strict=True))
+    outcomes = dict(zip(waiting, run_jobs(jobs, workers, on_event, until, care), strict=True))
     made |= {key: _load(work[key]) for key in waiting if outcomes[key].status == "done"}
     return Done(made, outcomes)
 
@@ -220,19 +209,25 @@ def _first_of_each_kernel_first(keys: Sequence[str], work: Mapping[str, Work]) -
 
 
 def _over(one: Work, paths: Iterable[Path], earlier: Work | None) -> Work:
-    """Return the work with the first finished result; its job replaces a damaged one."""
+    """Return the work with the first finished result.
+
+    A damaged result, and a run that a kill at its end left without a file, are for the job to mend.
+    """
     for path in paths:
         with contextlib.suppress(FlatlabError):
             there = dataclasses.replace(one, path=path)
-            if isinstance(one.planned, Computation) or _holds(path, one.planned.config, earlier):
+            if isinstance(one.planned, Computation):
                 return dataclasses.replace(there, made=_load(there))
+            if _holds(path, one.planned.config, earlier):
+                made = _load(there) if is_whole(read_store(path)) else None
+                return dataclasses.replace(there, made=made)
     return one
 
 
 def _holds(path: Path, config: RunConfig, earlier: Work | None) -> bool:
     """Return whether a directory holds a finished run of a configuration."""
     store = read_store(path)
-    if (store.load_result() or {}).get("status") not in OVER:
+    if load_run(path).status not in OVER:
         return False
     there = RunConfig.from_dict(store.config)
     if earlier is None:

@@ -1,10 +1,11 @@
 """Pictures, tables and pages; the only package that uses matplotlib and jinja2."""
 
+from . import backend as backend  # before anything imports matplotlib
 from .compact import compact as compact
 from .figures import draw as draw
+from .figures import figure as figure
+from .figures import formats_of as formats_of
 from .figures import save as save
 from .publishing import publish as publish
-from .tables import markdown as markdown
-from .tables import number as number
 
-__all__ = ["compact", "draw", "markdown", "number", "publish", "save"]
+__all__ = ["compact", "draw", "figure", "formats_of", "publish", "save"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,7 +16,6 @@ from ..plots import Array, Bars, Cloud, Curve, Curves, Dots, Outlines, Points
 from .style import (
     DASHED,
     FAINT,
-    HALO,
     INK,
     PALE,
     Palette,
@@ -24,6 +24,7 @@ from .style import (
     horizontal,
     labelled,
     vertical,
+    write,
 )
 
 FEW = 12  # curves of at most this many points have a marker on each point
@@ -40,6 +41,7 @@ def curves(ax: Axes, panel: Curves, colours: Palette) -> None:
     for mark in panel.marks:
         labelled(ax, mark)
     ax.set_title(panel.title, loc="left", color=INK)
+    ax.set_xlabel(panel.xlabel)
     ax.set_ylabel(panel.ylabel)
     log = panel.yscale == "log" and any((each.y > 0).any() for each in panel.curves)
     ax.set_yscale("log" if log else "linear")
@@ -53,7 +55,7 @@ def curves(ax: Axes, panel: Curves, colours: Palette) -> None:
         epochs(ax)
     elif panel.xscale == "log":
         ax.set_xscale("log")
-        few_decades(ax.xaxis, *ax.get_xlim())
+        few_decades(ax.xaxis)
     elif panel.curves and len(panel.curves[0].x) <= FEW:
         at = _apart(panel.curves[0].x)
         ax.set_xticks(at, [f"{value:g}" for value in at])
@@ -76,20 +78,18 @@ def curve(ax: Axes, drawn: Curve, colour: str) -> None:
     """Draw the mean over seeds, a band from smallest to largest, and error bars if given."""
     x, y = drawn.x, np.ma.masked_invalid(drawn.y)
     if drawn.role == "reference":
-        ax.plot(
-            x, y.mean(0), marker="o" if len(x) == 1 else "", color=colour, linewidth=1,
-            linestyle=DASHED, label=drawn.label, zorder=4,
-        )  # fmt: skip
+        style: dict[str, Any] = {"linewidth": 1, "linestyle": DASHED, "zorder": 4}
+        marker = "o" if len(x) == 1 else ""
+        ax.plot(x, y.mean(0), marker=marker, color=colour, label=drawn.label, **style)
         return
-    marker = "o" if len(x) <= FEW else ""
-    ax.plot(
-        x, y.mean(0), marker=marker, color=colour, linewidth=2, label=drawn.label, zorder=3
-    )  # fmt: skip
+    marker, style = "o" if len(x) <= FEW else "", {"linewidth": 2, "zorder": 3}
+    ax.plot(x, y.mean(0), marker=marker, color=colour, label=drawn.label, **style)
+    if drawn.open is not None and drawn.open.any():
+        style = {"markerfacecolor": "white", "markersize": 7, "zorder": 4}
+        ax.plot(x[drawn.open], y.mean(0)[drawn.open], "o", color=colour, **style)
     if drawn.error is not None:
-        ax.errorbar(
-            x, y.mean(0), drawn.error, fmt="none", ecolor=colour, elinewidth=1.5, capsize=3,
-            zorder=3,
-        )  # fmt: skip
+        style = {"fmt": "none", "elinewidth": 1.5, "capsize": 3, "zorder": 3}
+        ax.errorbar(x, y.mean(0), drawn.error, ecolor=colour, **style)
     if len(y) > 1:
         ax.fill_between(x, y.min(0), y.max(0), color=colour, alpha=0.18, linewidth=0, zorder=2)
 
@@ -133,7 +133,7 @@ def dots(ax: Axes, panel: Dots, colours: Palette) -> None:
     wide = bool(shown) and min(shown) > 0 and max(shown) > 3 * min(shown)
     if panel.xscale == "log" and wide:
         ax.set_xscale("log")
-        few_decades(ax.xaxis, *ax.get_xlim())
+        few_decades(ax.xaxis)
     ax.set_axisbelow(True)
     ax.grid(axis="both", color=PALE, linewidth=0.8, zorder=0)
 
@@ -142,10 +142,8 @@ def bars(ax: Axes, panel: Bars, colours: Palette) -> None:
     """Draw a row for each bar, the first on top."""
     for k, bar in enumerate(panel.bars):
         ax.barh(k, bar.value, 0.8, color=colours[bar.role])
-        ax.annotate(
-            bar.end, (bar.value, k), xytext=(3, 0), textcoords="offset points", va="center",
-            fontsize=8, color=colours[bar.role],
-        )  # fmt: skip
+        style: dict[str, Any] = {"color": colours[bar.role], "path_effects": None}
+        write(ax, bar.end, (bar.value, k), (3, 0), va="center", fontsize=8, **style)
     ax.margins(x=0.15)
     ax.set_xlim(left=0)
     _name_rows(ax, panel.rows)
@@ -178,25 +176,19 @@ def points(ax: Axes, panel: Points, colours: Palette) -> None:
     ax.set_ylabel(panel.ylabel)
     ax.set_xscale(panel.xscale)
     ax.set_yscale(panel.yscale)
-    if panel.xscale == "log":
-        few_decades(ax.xaxis, *ax.get_xlim())
-    if panel.yscale == "log":
-        few_decades(ax.yaxis, *ax.get_ylim())
+    few_decades(ax.xaxis, ax.yaxis)
     ax.set_axisbelow(True)
     ax.grid(axis="both", color=PALE, linewidth=0.8, zorder=0)
 
 
 def _cloud(ax: Axes, cloud: Cloud, colour: str, drawing: bool) -> None:
-    ax.errorbar(
-        cloud.x, cloud.y, cloud.yerror, cloud.xerror, fmt="o", color=colour, markersize=5 if drawing
-        else 6.5, markeredgecolor="white", markeredgewidth=0 if drawing else 0.8, elinewidth=1.2,
-        ecolor=to_rgba(colour, 0.55), label=cloud.label, zorder=4,
-    )  # fmt: skip
+    size, edge = (5, 0) if drawing else (6.5, 0.8)
+    style: dict[str, Any] = {"fmt": "o", "color": colour, "markersize": size, "zorder": 4}
+    style |= {"markeredgecolor": "white", "markeredgewidth": edge}
+    style |= {"elinewidth": 1.2, "ecolor": to_rgba(colour, 0.55)}
+    ax.errorbar(cloud.x, cloud.y, cloud.yerror, cloud.xerror, label=cloud.label, **style)
     for name, x, y in zip(cloud.names, cloud.x, cloud.y, strict=bool(cloud.names)):
-        ax.annotate(
-            name, (float(x), float(y)), xytext=(5, 4), textcoords="offset points", fontsize=8,
-            color=INK, path_effects=HALO, zorder=5,
-        )  # fmt: skip
+        write(ax, name, (float(x), float(y)), (5, 4), fontsize=8, zorder=5)
 
 
 def _outlines(ax: Axes, outlines: Outlines, colour: str) -> None:

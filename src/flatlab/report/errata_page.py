@@ -23,11 +23,7 @@ COMMAND = "python -m flatlab.report.errata_page docs/errata.md"
 
 
 def page(found: Verification) -> str:
-    """Return the page as Markdown.
-
-    Args:
-        found: The results of the claims that decide errata.
-    """
+    """Return the page as Markdown from the results of the claims that decide errata."""
     sources = dict.fromkeys(erratum.source for erratum in ERRATA.values())
     shown_first: dict[str, str] = {}
     for erratum in ERRATA.values():
@@ -48,17 +44,13 @@ def page(found: Verification) -> str:
 
 
 def _row(line: Line) -> dict[str, str]:
-    should, judged = f"{line.relation} {line.expected:.6g}", {True: "yes", False: "no", None: ""}
+    measured, should = f"{line.measured:.6g}", line.should
     if line.relation == "is":
-        should = "" if line.holds is None else "true"
-    true_or_false = line.relation == "is" and line.holds is not None
-    measured = str(bool(line.measured)).lower() if true_or_false else f"{line.measured:.6g}"
-    return {
-        "evidence": line.what,
-        "measured": measured,
-        "should be": should,
-        "is it?": judged[line.holds],
-    }
+        should = ""
+        if line.holds is not None:
+            measured, should = str(bool(line.measured)).lower(), "true"
+    judged = {True: "yes", False: "no", None: ""}[line.holds]
+    return {"evidence": line.what, "measured": measured, "should be": should, "is it?": judged}
 
 
 def make(path: Path, workers: int | None = None) -> None:

@@ -1,9 +1,13 @@
-"""Draw pictures: `draw` turns a `Plot` into a PNG."""
+"""Draw pictures: `figure` turns a `Plot` into a matplotlib figure, `draw` into a PNG, PDF or SVG.
+
+Drawing needs no screen, and neither reads nor changes the state of pyplot.
+"""
 
 from __future__ import annotations
 
 import io
 import itertools
+import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,43 +15,90 @@ from typing import Any
 import matplotlib
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from ..errors import UserError, shown, unknown
 from ..files.store import ensure_directory, write_atomically
 from ..plots import Bars, Curves, Dots, Heat, Panel, Plot, Points, Surface
 from . import axes, maps
 from .style import FAINT, INK, STYLE, Palette, palette
 
+FLAT: dict[type, Any] = {Curves: axes.curves, Dots: axes.dots, Bars: axes.bars, Points: axes.points}
 
-def save(plots: Iterable[Plot], folder: Path) -> list[Path]:
-    """Draw every plot to a PNG in the folder; return the paths."""
+
+# Formats, and the metadata that would differ from one drawing to the next.
+FORMATS: dict[str, dict[str, None]] = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None},
+    "svg": {"Date": None},
+}
+
+
+def formats_of(text: str) -> tuple[str, ...]:
+    """Read the formats of pictures from a list with commas.
+
+    >>> formats_of("pdf, SVG")
+    ('pdf', 'svg')
+    """
+    if not isinstance(text, str):
+        raise UserError(f"formats must be a text such as 'png' or 'png,pdf', got {shown(text)}")
+    names = dict.fromkeys(part.strip().lower() for part in text.split(","))
+    for name in names:
+        if name not in FORMATS:
+            raise unknown("format", name, FORMATS)
+    return tuple(names)
+
+
+def save(plots: Iterable[Plot], folder: Path, formats: Iterable[str] = ("png",)) -> list[Path]:
+    """Draw every plot to the folder, once in each format; return the paths."""
     ensure_directory(folder)
-    paths = []
+    paths, formats = [], tuple(formats)
     for plot in plots:
-        paths.append(folder / f"{plot.name}.png")
-        write_atomically(paths[-1], draw(plot))
+        for name in formats:
+            paths.append(folder / f"{plot.name}.{name}")
+            write_atomically(paths[-1], draw(plot, name))
     return paths
 
 
-def draw(plot: Plot) -> bytes:
-    """Return the PNG of one plot."""
+class Picture(Figure):
+    """A figure that a notebook shows, with or without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        return written(self, dpi=90)
+
+
+def figure(plot: Plot) -> Picture:
+    """Return the figure of one plot, to change, show or save."""
     with matplotlib.rc_context(STYLE):
-        figure = _figure(plot)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
+        return _figure(plot)
+
+
+def draw(plot: Plot, format: str = "png") -> bytes:
+    """Return the picture of one plot as the content of a file."""
+    return written(figure(plot), dpi=150, format=format)
+
+
+def written(drawn: Figure, dpi: int, format: str = "png") -> bytes:
+    """Return a figure as the content of a file, in the style of all pictures."""
+    buffer = io.BytesIO()
+    # A fixed salt names the parts of an SVG alike in every drawing.
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": "flatlab"}):
+        drawn.savefig(buffer, format=format, dpi=dpi, metadata=FORMATS[format])
     return buffer.getvalue()
 
 
-def _figure(plot: Plot) -> Figure:
+def _figure(plot: Plot) -> Picture:
     colours = palette(role for row in plot.panels for panel in row for role in _roles(panel))
     columns = list(itertools.zip_longest(*plot.panels))
     widths = [max(_width(panel) for panel in column if panel) for column in columns]
-    room = [max(_room(panel) for panel in column if panel) for column in columns]
+    room = [1.2 * any(getattr(panel, "colour", "") for panel in column) for column in columns]
     heights = [max(_height(panel) for panel in row) for row in plot.panels]
     if len(widths) == len(heights) == 1 and isinstance(plot.panels[0][0], Curves | Points):
         widths, heights = [1.5 * widths[0]], [1.25 * heights[0]]  # a single panel may be larger
     size = (sum(widths) + sum(room) + 0.4, sum(heights) + 1.3)
-    figure = Figure(figsize=size, layout="constrained")
+    figure = Picture(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
     grid = figure.add_gridspec(
         len(heights), len(widths), width_ratios=widths, height_ratios=heights
     )
@@ -72,17 +123,10 @@ def _figure(plot: Plot) -> Figure:
 def _row(figure: Figure, row: tuple[Panel, ...], where: list[Axes], colours: Palette) -> None:
     """Draw a row of panels. Neighbours with the same rows show the rows' names once."""
     for k, (panel, ax) in enumerate(zip(row, where, strict=True)):
-        if isinstance(panel, Curves):
-            axes.curves(ax, panel, colours)
-            ax.set_xlabel(panel.xlabel)
-        elif isinstance(panel, Dots):
-            axes.dots(ax, panel, colours)
-        elif isinstance(panel, Bars):
-            axes.bars(ax, panel, colours)
-        elif isinstance(panel, Points):
-            axes.points(ax, panel, colours)
-        elif isinstance(panel, Surface):
+        if isinstance(panel, Surface):
             maps.surface(ax, panel)
+        elif not isinstance(panel, Heat):
+            FLAT[type(panel)](ax, panel, colours)
         else:
             image = maps.heat(ax, panel, colours)
             if panel.colour:
@@ -122,16 +166,12 @@ def _roles(panel: Panel) -> Iterator[str]:
 
 
 def _width(panel: Panel) -> float:
-    """Return the width of the axes in inches; `_room` is the width of the text beside them."""
+    """Return the width of the axes in inches, without the text beside them."""
     if isinstance(panel, Heat):
         columns = panel.values.shape[1]
         named = isinstance(panel.x, tuple) and bool(panel.x)
         return min(max(0.2 * columns, 2.2 if columns > 1 else 0.3), 9.0) if named else 3.8
     return {Curves: 3.7, Points: 3.7, Dots: 5.2, Bars: 1.5, Surface: 5.0}[type(panel)]
-
-
-def _room(panel: Panel) -> float:
-    return (1.2 if panel.colour else 0.0) if isinstance(panel, Heat) else 0.0
 
 
 def _height(panel: Panel) -> float:
@@ -154,7 +194,19 @@ def _title(figure: Figure, plot: Plot, drawn: list[Axes], columns: int) -> None:
         figure.legend(handles, labels, loc="outside upper right", ncols=min(len(labels), 4))
     figure.suptitle(plot.title, x=0.01, ha="left", fontsize=14, fontweight="bold", color=INK)
     if plot.caption:
-        figure.supxlabel(plot.caption, fontsize=9, color=FAINT, x=0.01, ha="left")
+        lines = _wrapped(plot.caption, figure.get_figwidth())
+        figure.supxlabel(lines, fontsize=9, color=FAINT, x=0.01, ha="left")
+
+
+def _wrapped(caption: str, width: float) -> str:
+    r"""Break the lines of a caption that a figure of this width in inches cannot hold.
+
+    >>> _wrapped("one two three", width=0.7)
+    'one two\nthree'
+    """
+    letters = int(width / 0.072)  # the average letter of 9 points
+    wrapped = (textwrap.wrap(line, letters) or [""] for line in caption.split("\n"))
+    return "\n".join(line for lines in wrapped for line in lines)
 
 
 def _legend(drawn: list[Axes]) -> tuple[list[Artist], list[str]]:

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ..plots import Array, Heat, Surface
 from .axes import curve
-from .style import HALO, INK, ORANGE, Palette, colormap, few_decades
+from .style import HALO, INK, ORANGE, Palette, colormap, few_decades, write
 
 
 def heat(ax: Axes, panel: Heat, colours: Palette) -> Any:
@@ -32,12 +32,7 @@ def heat(ax: Axes, panel: Heat, colours: Palette) -> Any:
             ax.invert_yaxis()
         ax.set_xscale(panel.xscale)
         ax.set_yscale(panel.yscale)
-        for axis, scale, ends in (
-            (ax.xaxis, panel.xscale, ax.get_xlim()),
-            (ax.yaxis, panel.yscale, ax.get_ylim()),
-        ):
-            if scale == "log":
-                few_decades(axis, *ends)
+        few_decades(ax.xaxis, ax.yaxis)
         for level in panel.levels:
             lines = ax.contour(x, y, values, [level.value], colors=INK, linewidths=1.2)
             ax.clabel(lines, fmt={level.value: level.label}, fontsize=8.5)
@@ -88,11 +83,9 @@ def _name_cells(ax: Axes, panel: Heat) -> None:
     for span in panel.xspans:
         if span.start:
             ax.axvline(span.start - 0.5, color=INK, linewidth=0.7)
-        ax.annotate(
-            span.name, ((span.start + span.stop - 1) / 2, 1), xycoords=("data", "axes fraction"),
-            xytext=(0, 4), textcoords="offset points", ha="center", color=INK,
-            fontsize=8.5 if len(panel.xspans) <= 4 else 6,
-        )  # fmt: skip
+        middle, size = (span.start + span.stop - 1) / 2, 8.5 if len(panel.xspans) <= 4 else 6
+        style: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "path_effects": None}
+        write(ax, span.name, (middle, 1), (0, 4), ha="center", fontsize=size, **style)
 
 
 def surface(ax: Any, panel: Surface) -> None:
@@ -112,10 +105,9 @@ def surface(ax: Any, panel: Surface) -> None:
         at = _height(panel, z, mark.x, mark.y)
         ax.plot([mark.x] * 2, [mark.y] * 2, [floor, at], color=ORANGE, linewidth=1, zorder=9)
         ax.plot([mark.x], [mark.y], [at], "o", color=ORANGE, markeredgecolor="white", zorder=10)
-        ax.text(
-            mark.x, mark.y, at, f"  {mark.label}", fontsize=9, color=INK, zorder=11,
-            path_effects=HALO, ha="right" if mark.side == "left" else "left",
-        )  # fmt: skip
+        style = {"fontsize": 9, "color": INK, "zorder": 11, "path_effects": HALO}
+        ha = "right" if mark.side == "left" else "left"
+        ax.text(mark.x, mark.y, at, f"  {mark.label}", ha=ha, **style)
     ax.set_zlim(floor, high)
     ax.set_title(panel.title, loc="left", color=INK)
     ax.set(xlabel=panel.xlabel, ylabel=panel.ylabel, zlabel=panel.zlabel)

@@ -7,7 +7,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from .tables import markdown
+from ..outside.tables import markdown
 
 
 def render(template: str, **values: Any) -> str:

@@ -19,9 +19,9 @@ from typing import Any
 from ..errors import FlatlabError, StoreError, UserError
 from ..experiments.results import FILE, Judged, Part, Results
 from ..files.durable import ensure_directory, read, write_atomically
+from ..outside.tables import interval
 from .compact import compact
 from .pages import render
-from .tables import interval
 
 IMAGES = "images"
 MOST_ROWS = 24  # longer tables of an experiment are only in results.json
@@ -47,11 +47,13 @@ def page(
     titles = dict.fromkeys(part.source for part in results.experiments)
     rate = max((part.paper_hours_per_epoch or 0.0 for part in results.experiments), default=0.0)
     failing = [v for v in results.verdicts if v.verdict == "fails"]
+    alone = all("/" in each or ":" in each for each in results.ids)
+    verb = "run" if alone else "reproduce"
     return render(
         "results",
         results=results,
         title=", ".join(titles) or results.name,
-        command=f"flatlab run {' '.join(results.ids)} --preset {results.preset}",
+        command=" ".join((f"flatlab {verb}", *results.ids, *results.flags)),
         document=document,
         made_by=made_by,
         agreement=agreement(results, other) if other else "",
@@ -117,12 +119,8 @@ def _verdicts(results: Results, other: Results | None) -> list[dict[str, str]]:
     theirs = {v.claim: v for v in other.verdicts} if other else {}
     rows = []
     for v in results.verdicts:
-        row = {
-            "claim": f"`{v.claim}`",
-            "paper": str(v.paper),
-            "measured": _interval(v),
-            "verdict": _word(v),
-        }
+        row = {"claim": f"`{v.claim}`", "paper": str(v.paper)}
+        row |= {"measured": _interval(v), "verdict": _word(v)}
         if other:
             beside = theirs.get(v.claim)
             said = f"{_word(beside)}: {_interval(beside)}" if beside else "–"
@@ -170,10 +168,7 @@ def _times(part: Part | Results, timed: bool, rate: float | None) -> dict[str, A
 def make(folder: Path, path: Path, other: Path | None = None) -> list[Path]:
     """Write the page, its pictures and the document; return the files, the page last.
 
-    Args:
-        folder: The folder of a request.
-        path: The page.
-        other: The folder of the same request in another preset, to compare with.
+    `other` is the folder of the same request in another preset, to compare with.
 
     Raises:
         UserError: A folder is not a request's, or the two are of different requests.
@@ -194,13 +189,12 @@ def make(folder: Path, path: Path, other: Path | None = None) -> list[Path]:
         for part in results.experiments
         for figure in part.figures
     }
+    command = ["python -m flatlab.report.results_page", *(p.as_posix() for p in places)]
     text = page(
         results,
         document=document.name,
         picture=lambda figure: f"{IMAGES}/{images[figure].name}",
-        made_by=" ".join(
-            ["python -m flatlab.report.results_page", *(p.as_posix() for p in places)]
-        ),
+        made_by=" ".join(command),
         other=beside,
     )
     files = {document: _content(folder / FILE)}

@@ -22,6 +22,7 @@ from matplotlib.ticker import (
 from ..plots import Mark, Reference
 
 Palette = Mapping[str, str]  # role → colour
+Shift = tuple[float, float]
 
 INK, FAINT, PALE = "#222222", "#8a8a8a", "#eeeeee"
 # Two hues that differ in grey and for colour-blind readers (Okabe & Ito).
@@ -73,36 +74,33 @@ def colormap(signed: bool) -> Colormap:
     return (signs if signed else colormaps["viridis"]).with_extremes(bad="#dddddd")
 
 
+def write(ax: Axes, text: str, at: tuple[float, float], shift: Shift, **style: Any) -> None:
+    """Write a text beside a point, shifted by some typographical points."""
+    style = {"color": INK, "fontsize": 8.5, "path_effects": HALO, **style}
+    ax.annotate(text, at, xytext=shift, textcoords="offset points", **style)
+
+
 def horizontal(ax: Axes, reference: Reference) -> None:
     """Draw a horizontal reference and its label."""
-    above = reference.above
+    above = (0.985, 3, "right", "bottom")
+    x, shift, ha, va = above if reference.above else (0.015, -3, "left", "top")
     ax.axhline(reference.value, color=INK, linewidth=1, linestyle=DASHED, zorder=2)
-    ax.annotate(
-        reference.label, (0.985 if above else 0.015, reference.value),
-        xycoords=("axes fraction", "data"), xytext=(0, 3 if above else -3),
-        textcoords="offset points", ha="right" if above else "left",
-        va="bottom" if above else "top", fontsize=8.5, color=INK, path_effects=HALO,
-    )  # fmt: skip
+    frame = ("axes fraction", "data")
+    write(ax, reference.label, (x, reference.value), (0, shift), xycoords=frame, ha=ha, va=va)
 
 
 def vertical(ax: Axes, reference: Reference) -> None:
     """Draw a vertical reference and its label."""
     ax.axvline(reference.value, color=INK, linewidth=1, linestyle=DASHED, zorder=2)
-    ax.annotate(
-        reference.label, (reference.value, 1), xycoords=("data", "axes fraction"),
-        xytext=(3, -2), textcoords="offset points", va="top", fontsize=8.5, color=INK,
-        path_effects=HALO,
-    )  # fmt: skip
+    frame = ("data", "axes fraction")
+    write(ax, reference.label, (reference.value, 1), (3, -2), xycoords=frame, va="top")
 
 
 def labelled(ax: Axes, mark: Mark) -> None:
     """Draw a marked point with its label beside it."""
-    left = mark.side == "left"
+    shift, ha = ((-8, 16), "right") if mark.side == "left" else ((8, 16), "left")
     ax.plot([mark.x], [mark.y], "o", color=ORANGE, markeredgecolor="white", markersize=8, zorder=5)
-    ax.annotate(
-        mark.label, (mark.x, mark.y), xytext=(-8 if left else 8, 16), textcoords="offset points",
-        ha="right" if left else "left", fontsize=9, color=INK, path_effects=HALO, zorder=6,
-    )  # fmt: skip
+    write(ax, mark.label, (mark.x, mark.y), shift, ha=ha, fontsize=9, zorder=6)
 
 
 def epochs(ax: Axes) -> None:
@@ -123,10 +121,12 @@ def epoch(value: float) -> str:
     return f"{value:g}" if value < 1000 else f"$10^{{{round(np.log10(value))}}}$"
 
 
-def few_decades(axis: Axis, low: float, high: float) -> None:
-    """Label a logarithmic axis over few decades with plain numbers."""
-    if high / low < 300:
-        few = MaxNLocator(6, steps=[1, 2, 5, 10])
-        axis.set_major_locator(few if high / low < 5 else LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_locator(NullLocator())
+def few_decades(*axes: Axis) -> None:
+    """Label the logarithmic ones of these axes with plain numbers if they span few decades."""
+    for axis in axes:
+        low, high = axis.get_view_interval()
+        if axis.get_scale() == "log" and high / low < 300:
+            few = MaxNLocator(6, steps=[1, 2, 5, 10])
+            axis.set_major_locator(few if high / low < 5 else LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_minor_locator(NullLocator())

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ...data import Dataset
 from ...models import TwoLayer
 from ...theory import bias_floor, no_bias_floor
-from ...training.schedule import LogGrid
-from ..arms import trained_on
+from ...training.schedule import LogGrid, Phase
+from ..arms import Arm, trained_on
 
 # Fewer points than usual: at n_test = 10,000 measuring would take longer than training.
 on_xor = functools.partial(trained_on, "xor", log=LogGrid(per_decade=5, regular=20))
 
 
-def network(s: Any, bias: bool) -> TwoLayer:
-    """Return the two-layer ReLU network of the settings' width."""
-    return TwoLayer(width=s.width, bias=bias)
-
-
-def floor(bias: bool) -> Callable[[Dataset], float]:
-    """Return the floor of the trace with or without bias."""
-    return bias_floor if bias else no_bias_floor
+def xor_arm(
+    s: Any, key: str, label: str, phases: Sequence[Phase], role: str, bias: bool, **given: Any
+) -> Arm:
+    """Return an arm of the two-layer ReLU network; `given` is the rest of `trained_on`."""
+    config = on_xor(s, TwoLayer(width=s.width, bias=bias), phases, **given)
+    return Arm(key, label, config, bias_floor if bias else no_bias_floor, role)
 
 
 def listed(words: Sequence[str]) -> str:

@@ -37,15 +37,14 @@ import numpy as np
 
 from ...plots import Plot
 from ...specs import spec
-from ...training.config import Dtype
 from ...training.schedule import Phase
 from ..arms import Arm, Comparison
 from ..compared import Compared, at, falling
 from ..contract import Verdict
-from ..judging import FRACTION, NEAR, THRESHOLD, below, near
+from ..judging import NEAR, THRESHOLD, generalises, reaches_floor
 from ..showing import NAMES, final_values, histories
-from ..sizes import Count, Sizes
-from ._xor import floor, listed, network, on_xor
+from ..sizes import Count, Sizes, quick_and_lab
+from ._xor import listed, xor_arm
 
 LR, RHO, DECAY = 0.01, 0.05, 0.05
 NOISE = RHO / LR**0.5
@@ -63,6 +62,13 @@ LABELS = {
     "sgd_decay": "SGD + weight decay",
     "gd_decay": "GD + weight decay",
 }
+# Hyper-parameters that make an algorithm what it is; a request does not change them.
+OWN = {
+    **dict.fromkeys((f"sam{m}" for m in (1, *BATCHES)), ("batch_size",)),
+    "usam": ("rho",),
+    "large_lr": ("lr",),
+}
+FLOOR = "the floor of the trace, approximately (trace/floor)"
 PREDICTED = ("sam1", "label_noise")  # these prefer small traces according to Section 2
 
 
@@ -75,10 +81,7 @@ class Settings(Sizes):
     epochs: Count = 6_000
 
 
-PRESETS = {
-    "quick": Settings(seeds=2, width=60, d=10, n=40, n_test=500, epochs=60),
-    "lab": Settings(),
-}
+PRESETS = quick_and_lab(Settings, width=60, d=10, epochs=60)
 
 
 def schedule(key: str, s: Settings) -> tuple[Phase, ...]:
@@ -87,27 +90,25 @@ def schedule(key: str, s: Settings) -> tuple[Phase, ...]:
     if key.startswith("sam"):
         m = None if key == "sam_full" else min(int(key.removeprefix("sam")), s.n)
         return (Phase("sam", lr=LR, rho=RHO, batch_size=m, epochs=sam),)
-    match key:
-        case "usam":
-            radii = [0.0, *(round(0.001 * 1.3**k, 5) for k in range(WARM_UP - 1))]
-            return tuple(
-                Phase("usam", lr=LR, rho=rho, batch_size=1, epochs=e)
-                for rho, e in zip(radii, shares(sam), strict=True)
-            )
-        case "large_lr":
-            rates = [round(LR * 1.1**k, 5) for k in range(WARM_UP)]
-            return tuple(
-                Phase("sgd", lr=lr, batch_size=1, epochs=e)
-                for lr, e in zip(rates, shares(sgd), strict=True)
-            )
-        case "label_noise":
-            return (Phase("label_noise", lr=LR, noise=NOISE, batch_size=1, epochs=sgd),)
-        case "sgd":
-            return (Phase("sgd", lr=LR, batch_size=1, epochs=sgd),)
-        case "sgd_decay":
-            return (Phase("sgd", lr=LR, weight_decay=DECAY, batch_size=1, epochs=sgd),)
-        case _:
-            return (Phase("sgd", lr=LR, weight_decay=DECAY, epochs=sgd),)
+    if key == "usam":
+        radii = [0.0, *(round(0.001 * 1.3**k, 5) for k in range(WARM_UP - 1))]
+        return tuple(
+            Phase("usam", lr=LR, rho=rho, batch_size=1, epochs=e)
+            for rho, e in zip(radii, shares(sam), strict=True)
+        )
+    if key == "large_lr":
+        rates = [round(LR * 1.1**k, 5) for k in range(WARM_UP)]
+        return tuple(
+            Phase("sgd", lr=lr, batch_size=1, epochs=e)
+            for lr, e in zip(rates, shares(sgd), strict=True)
+        )
+    steady = {
+        "label_noise": Phase("label_noise", lr=LR, noise=NOISE, batch_size=1, epochs=sgd),
+        "sgd": Phase("sgd", lr=LR, batch_size=1, epochs=sgd),
+        "sgd_decay": Phase("sgd", lr=LR, weight_decay=DECAY, batch_size=1, epochs=sgd),
+        "gd_decay": Phase("sgd", lr=LR, weight_decay=DECAY, epochs=sgd),
+    }
+    return (steady[key],)
 
 
 def shares(epochs: int) -> list[int]:
@@ -124,15 +125,9 @@ def arms(s: Settings) -> list[Arm]:
     """Return every algorithm with bias, then every one without."""
 
     def arm(name: str, key: str) -> Arm:
-        bias = name == "bias"
-        dtype: Dtype | None = "float64" if key == "sgd_decay" else None
-        return Arm(
-            f"{name}-{key}",
-            f"{LABELS[key]}, {NETWORKS[name]}",
-            on_xor(s, network(s, bias), schedule(key, s), dtype=dtype),
-            floor(bias),
-            name,
-        )
+        label, dtype = f"{LABELS[key]}, {NETWORKS[name]}", "float64" if key == "sgd_decay" else None
+        phases, bias, own = schedule(key, s), name == "bias", OWN.get(key, ())
+        return xor_arm(s, f"{name}-{key}", label, phases, name, bias, dtype=dtype, own=own)
 
     return [arm(name, key) for name in NETWORKS for key in LABELS]
 
@@ -141,30 +136,14 @@ def verdicts(found: Compared) -> list[Verdict]:
     """Judge for each algorithm: is its trace at the floor with bias, and does it generalise?"""
     judged = []
     for key, label in LABELS.items():
-        verdict = near(
-            f"beyond.algorithms.{key}.floor",
-            f"{label} with bias reaches the floor of the trace, approximately (trace/floor)",
-            found.over_floor(f"bias-{key}"),
-            decisive=found.fit(f"bias-{key}"),
-            paper="1" if key in PREDICTED else "open",
-        )
-        judged.append(_unless_moving(found, verdict, f"bias-{key}"))
-        judged += [
-            _unless_moving(
-                found,
-                below(
-                    f"beyond.algorithms.{key}.{name}_generalises",
-                    f"{label} {words} generalises (test error)",
-                    found.final(f"{name}-{key}", "test_error"),
-                    THRESHOLD,
-                    decisive=found.fit(f"{name}-{key}"),
-                    within=FRACTION,
-                    paper=said_of(key, name),
-                ),
-                f"{name}-{key}",
-            )
-            for name, words in (("bias", "with bias"), ("no_bias", "without bias"))
-        ]
+        arm, paper = f"bias-{key}", "1" if key in PREDICTED else "open"
+        who = f"{label} with bias"
+        at_floor = reaches_floor(found, arm, f"{key}.floor", who, floor=FLOOR, paper=paper)
+        judged.append(_unless_moving(found, at_floor, arm))
+        for name, words in (("bias", "with bias"), ("no_bias", "without bias")):
+            arm, claim, paper = f"{name}-{key}", f"{key}.{name}_generalises", said_of(key, name)
+            verdict = generalises(found, arm, claim, f"{label} {words}", paper=paper)
+            judged.append(_unless_moving(found, verdict, arm))
     return judged
 
 
@@ -219,17 +198,12 @@ def finding(found: Compared) -> str:
     """Say which algorithms reach the floor, which generalise, and which do both, on average."""
     flat, with_bias = _flat(found), _generalise(found, "bias")
     both = [label for label in flat if label in with_bias]
-    lost = [
-        f"{LABELS[key]} ({NETWORKS[name]})"
-        for name in NETWORKS
-        for key in LABELS
-        if not ended(found, name, key)
-    ]
+    every = {
+        f"{LABELS[key]} ({NETWORKS[name]})": (name, key) for name in NETWORKS for key in LABELS
+    }
+    lost = [label for label, arm in every.items() if not ended(found, *arm)]
     on_their_way = [
-        f"{LABELS[key]} ({NETWORKS[name]})"
-        for name in NETWORKS
-        for key in LABELS
-        if ended(found, name, key) and moving(found, f"{name}-{key}")
+        label for label, arm in every.items() if ended(found, *arm) and moving(found, "-".join(arm))
     ]
     left = f" Their traces still fall: {listed(on_their_way)}." if on_their_way else ""
     diverged = f" Diverged in some seed and left out: {listed(lost)}." if lost else ""

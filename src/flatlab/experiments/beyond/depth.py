@@ -25,21 +25,23 @@ What is chosen here:
 
 from __future__ import annotations
 
-from ...data import Dataset
+import functools
+
 from ...models import Architecture, Deep, TwoLayer
-from ...plots import Curves, Plot, Reference
+from ...plots import Plot
 from ...specs import spec
 from ...theory import bias_floor, no_bias_floor
 from ...training.schedule import Phase
 from ..arms import Arm, Comparison, trained_on
 from ..compared import Compared
 from ..contract import Verdict
-from ..judging import FRACTION, THRESHOLD, above, below, near
-from ..showing import CURVES, against, final_values, histories, said
-from ..sizes import Count, Seeds, Sizes
+from ..judging import THRESHOLD, errs_more, generalises, reaches_floor
+from ..showing import CURVES, errors_against, final_values, histories, said_error
+from ..sizes import Count, Seeds, Sizes, quick_and_lab
+from ._four_arms import BIASES
 
 DEPTHS = (2, 3, 4, 5)
-BIASES = {"no_bias": "no bias", "bias": "bias"}
+FLOOR = "the trace's floor (trace/floor)"
 
 
 @spec
@@ -52,12 +54,7 @@ class Settings(Sizes):
     deep_epochs: Count = 3_000
 
 
-PRESETS = {
-    "quick": Settings(
-        seeds=2, width=20, d=8, n=40, n_test=500, two_layer_epochs=100, deep_epochs=50
-    ),
-    "lab": Settings(),
-}
+PRESETS = quick_and_lab(Settings, two_layer_epochs=100, deep_epochs=50)
 
 
 def key(depth: int, bias: str) -> str:
@@ -80,11 +77,8 @@ def arms(s: Settings) -> list[Arm]:
         epochs = s.two_layer_epochs if depth == 2 else s.deep_epochs
         phase = Phase("sam", lr=0.01, rho=0.05, batch_size=1, epochs=epochs)
         config = trained_on("xor", s, architecture(depth, has_bias, s.width), [phase])
-
-        def floor(data: Dataset) -> float:
-            return (bias_floor if has_bias else no_bias_floor)(data, depth)
-
-        return Arm(key(depth, bias), f"{depth} layers, {BIASES[bias]}", config, floor, bias)
+        least = functools.partial(bias_floor if has_bias else no_bias_floor, depth=depth)
+        return Arm(key(depth, bias), f"{depth} layers, {BIASES[bias]}", config, least, bias)
 
     return [arm(depth, bias) for depth in DEPTHS for bias in BIASES]
 
@@ -94,38 +88,20 @@ def verdicts(found: Compared) -> list[Verdict]:
     made = []
     for depth in DEPTHS:
         without, biased = key(depth, "no_bias"), key(depth, "bias")
+        who = f"1-SAM on {depth} layers"
+        larger = f"with {depth} layers the bias makes 1-SAM's test error larger (difference)"
+        does, hurts = ("✓", "> 0") if depth == 2 else ("open", "open")
+        fails = "✗ possible (Theorem 4.1)" if depth > 3 else "✗"
         made += [
-            below(
-                f"beyond.depth.no_bias_generalises_{depth}",
-                f"1-SAM on {depth} layers without bias generalises (test error)",
-                found.final(without, "test_error"),
-                THRESHOLD,
-                decisive=found.fit(without),
-                within=FRACTION,
-                paper="✓" if depth == 2 else "open",
+            generalises(
+                found, without, f"no_bias_generalises_{depth}", f"{who} without bias", paper=does
             ),
-            above(
-                f"beyond.depth.bias_fails_{depth}",
-                f"1-SAM on {depth} layers with bias does not generalise (test error)",
-                found.final(biased, "test_error"),
-                THRESHOLD,
-                decisive=found.fit(biased),
-                within=FRACTION,
-                paper="✗ possible (Theorem 4.1)" if depth > 3 else "✗",
+            generalises(
+                found, biased, f"bias_fails_{depth}", f"{who} with bias", does=False, paper=fails
             ),
-            above(
-                f"beyond.depth.bias_hurts_{depth}",
-                f"with {depth} layers the bias makes 1-SAM's test error larger (difference)",
-                [b - a for a, b in found.pairs(without, biased, "test_error")],
-                0,
-                decisive=found.fit(without, biased),
-                paper="> 0" if depth == 2 else "open",
-            ),
-            near(
-                f"beyond.depth.bias_reaches_floor_{depth}",
-                f"1-SAM on {depth} layers with bias reaches the trace's floor (trace/floor)",
-                found.over_floor(biased),
-                decisive=found.fit(biased),
+            errs_more(found, without, biased, f"bias_hurts_{depth}", larger, paper=hurts),
+            reaches_floor(
+                found, biased, f"bias_reaches_floor_{depth}", f"{who} with bias", floor=FLOOR
             ),
         ]
     return made
@@ -139,14 +115,9 @@ def persists(found: Compared, depth: int) -> bool:
 
 def finding(found: Compared) -> str:
     """Say at which depths the answer for two layers persists."""
-
-    def error(depth: int, bias: str) -> str:
-        k = key(depth, bias)
-        return said(found.interval(k, "test_error"), found.mean(k, "test_error"))
-
     lines = [
-        f"{depth} layers: test error {error(depth, 'no_bias')} without bias and "
-        f"{error(depth, 'bias')} with it."
+        f"{depth} layers: test error {said_error(found, key(depth, 'no_bias'))} without bias and "
+        f"{said_error(found, key(depth, 'bias'))} with it."
         for depth in DEPTHS
     ]
     kept = [str(depth) for depth in DEPTHS if persists(found, depth)]
@@ -170,34 +141,16 @@ def finding(found: Compared) -> str:
 def plots(found: Compared) -> tuple[Plot, ...]:
     """Return final values, test error against depth, and histories with and without bias."""
     lines = {words: [key(depth, bias) for depth in DEPTHS] for bias, words in BIASES.items()}
-    panel = Curves(
-        "1-SAM's test error",
-        "test error",
-        against(DEPTHS, lines, found),
-        (Reference("chance", 0.5, above=True),),
-        ylim=(-0.02, 0.6),
-        xlabel="number of weight layers",
-        xscale="linear",
+    title, xlabel = "1-SAM's test error", "number of weight layers"
+    panel = errors_against(DEPTHS, lines, found, title, xlabel)
+    through = (
+        histories(
+            f"depth-histories-{bias}", f"1-SAM through training, {words}", found, lines[words]
+        )
+        for bias, words in BIASES.items()
     )
-    return (
-        final_values(found),
-        Plot(
-            "depth-errors",
-            "Depth and bias",
-            ((panel,),),
-            CURVES,
-        ),
-        *(
-            histories(
-                f"depth-histories-{bias}",
-                f"1-SAM through training, {words}",
-                found,
-                [key(depth, bias) for depth in DEPTHS],
-                {"train_loss": "training loss", "test_error": "test error", "trace_ggn": "trace"},
-            )
-            for bias, words in BIASES.items()
-        ),
-    )
+    errors = Plot("depth-errors", "Depth and bias", ((panel,),), CURVES)
+    return final_values(found), errors, *through
 
 
 COMPARISON = Comparison(

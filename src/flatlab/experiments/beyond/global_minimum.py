@@ -24,6 +24,8 @@ What is chosen:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from ...data import Dataset
@@ -35,7 +37,7 @@ from ..arms import Arm, Comparison
 from ..compared import Compared
 from ..contract import Verdict
 from ..judging import mostly
-from ..sizes import Count, Sizes
+from ..sizes import Count, Sizes, lengths, quick_and_lab
 from ..wen2023._table2 import schedule as of_table2
 from ._xor import on_xor
 
@@ -64,56 +66,30 @@ class Settings(Sizes):
     three_epochs: Count = 8_000
 
 
-PRESETS = {
-    "quick": Settings(
-        seeds=2,
-        width=40,
-        width_three=20,
-        d=6,
-        n=20,
-        n_test=200,
-        bias_epochs=50,
-        sim_ln_epochs=30,
-        three_epochs=30,
-    ),
-    "lab": Settings(),
-}
-
-
-def schedule(key: str, s: Settings) -> tuple[Phase, ...]:
-    """Return the phases of a network."""
-    match key:
-        case "bias":
-            rows = of_table2("4b", [s.bias_epochs] * 2)
-        case "sim_ln":
-            return of_table2("6b", [s.sim_ln_epochs] * 3, max_first_layer_norm=LIMIT)
-        case _:
-            rows = of_table2("11b", [s.three_epochs])
-    return (*rows, rows[0].changed(rho=RADIUS))
+SHORT = lengths(bias=50, sim_ln=30, three=30)
+PRESETS = quick_and_lab(Settings, width=40, width_three=20, d=6, n=20, n_test=200, **SHORT)
 
 
 def arms(s: Settings) -> list[Arm]:
     """Return the three networks whose floor is known and attained."""
-    networks: dict[str, Architecture] = {
-        "bias": TwoLayer(width=s.width),
-        "sim_ln": TwoLayer(width=s.width, norm="layer", ln_epsilon=EPSILON),
-        "three": Deep(depth=3, width=s.width_three),
-    }
 
-    def floor_of(key: str, data: Dataset) -> float:
-        if key == "sim_ln":
-            return layer_norm_floor(data, EPSILON)
-        return bias_floor(data, 3 if key == "three" else 2)
+    def arm(
+        key: str, arch: Architecture, phases: Sequence[Phase], floor: Callable[[Dataset], float]
+    ) -> Arm:
+        return Arm(key, NETWORKS[key], on_xor(s, arch, phases), floor)
 
-    def arm(key: str, label: str) -> Arm:
-        return Arm(
-            key,
-            label,
-            on_xor(s, networks[key], schedule(key, s)),
-            lambda data: floor_of(key, data),
-        )
+    def with_last(phases: Sequence[Phase]) -> list[Phase]:
+        return [*phases, phases[0].changed(rho=RADIUS)]
 
-    return [arm(key, label) for key, label in NETWORKS.items()]
+    bias = with_last(of_table2("4b", [s.bias_epochs] * 2))
+    three = with_last(of_table2("11b", [s.three_epochs]))
+    sim_ln = of_table2("6b", [s.sim_ln_epochs] * 3, max_first_layer_norm=LIMIT)
+    layer_norm = TwoLayer(width=s.width, norm="layer", ln_epsilon=EPSILON)
+    return [
+        arm("bias", TwoLayer(width=s.width), bias, bias_floor),
+        arm("sim_ln", layer_norm, sim_ln, lambda data: layer_norm_floor(data, EPSILON)),
+        arm("three", Deep(depth=3, width=s.width_three), three, lambda data: bias_floor(data, 3)),
+    ]
 
 
 def reached(found: Compared, key: str, tolerance: float) -> list[bool]:
@@ -123,18 +99,15 @@ def reached(found: Compared, key: str, tolerance: float) -> list[bool]:
 
 def verdicts(found: Compared) -> list[Verdict]:
     """Judge the share of seeds within 10 % and within 2 % of the floor."""
-    return [
-        mostly(
-            f"beyond.global.{key}_within_{percent}",
-            f"1-SAM, {label}: within {percent} % of the floor in more than {SHARE:.0%} of seeds",
-            reached(found, key, tolerance),
-            SHARE,
-            decisive=found.fit(key),
-            paper='"approximately", one run (Section 6)' if percent == "10" else "open",
-        )
-        for key, label in NETWORKS.items()
-        for percent, tolerance in TOLERANCES.items()
-    ]
+    judged = []
+    for key, label in NETWORKS.items():
+        for percent, tolerance in TOLERANCES.items():
+            claim, hits = found.claim(f"{key}_within_{percent}"), reached(found, key, tolerance)
+            where = f"within {percent} % of the floor in more than {SHARE:.0%} of seeds"
+            said, fit = f"1-SAM, {label}: {where}", found.fit(key)
+            paper = '"approximately", one run (Section 6)' if percent == "10" else "open"
+            judged.append(mostly(claim, said, hits, SHARE, decisive=fit, paper=paper))
+    return judged
 
 
 def finding(found: Compared) -> str:

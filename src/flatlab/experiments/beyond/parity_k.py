@@ -23,20 +23,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ...models import TwoLayer
-from ...plots import Curves, Plot, Reference
+from ...plots import Plot
 from ...specs import spec
-from ...training.schedule import Phase
-from ..arms import Arm, Comparison, trained_on
+from ..arms import Arm, Comparison
 from ..compared import Compared
 from ..contract import Verdict
-from ..judging import FRACTION, THRESHOLD, above, below
-from ..showing import CURVES, against
-from ..sizes import Count, Seeds, Sizes
-
-BIASES = {"no_bias": "no bias", "bias": "bias"}
-ALGORITHMS = {"sam": "1-SAM", "gd": "GD + weight decay"}
-SIZES = ("small", "large")
+from ..judging import THRESHOLD, errs_more, generalises
+from ..sizes import Count, Seeds, Sizes, quick_and_lab
+from ._four_arms import ALGORITHMS, BIASES, SHORT, Task, errors_by_task, examples, four_arms
 
 
 @spec
@@ -53,63 +47,20 @@ class Settings(Sizes):
     gd_epochs_large: Count = 4_000
 
 
-PRESETS = {
-    "quick": Settings(
-        seeds=2,
-        width=20,
-        d=8,
-        n=30,
-        n_large=60,
-        n_test=500,
-        orders=(2, 3),
-        sam_epochs=50,
-        sam_epochs_large=30,
-        gd_epochs=100,
-        gd_epochs_large=50,
-    ),
-    "lab": Settings(),
-}
+PRESETS = quick_and_lab(Settings, n_large=60, orders=(2, 3), **SHORT)
 
 
-def key(k: int, size: str, bias: str, algorithm: str) -> str:
-    """Return an arm's key."""
-    return f"k{k}_{size}_{bias}_{algorithm}"
-
-
-def examples(size: str, s: Settings) -> int:
-    """Return the number of training examples."""
-    return s.n if size == "small" else s.n_large
+def tasks(s: Settings) -> list[Task]:
+    """Return the orders of the parity."""
+    return [Task(k, f"k{k}", f"k = {k}", {"k": k}) for k in s.orders]
 
 
 def arms(s: Settings) -> list[Arm]:
     """Return every order, number of examples, network and algorithm."""
-
-    def phase(size: str, algorithm: str) -> Phase:
-        small = size == "small"
-        if algorithm == "gd":
-            epochs = s.gd_epochs if small else s.gd_epochs_large
-            return Phase("sgd", lr=0.01, weight_decay=0.05, epochs=epochs)
-        epochs = s.sam_epochs if small else s.sam_epochs_large
-        return Phase("sam", lr=0.01, rho=0.05, batch_size=1, epochs=epochs)
-
-    def arm(k: int, size: str, bias: str, algorithm: str) -> Arm:
-        n = examples(size, s)
-        arch = TwoLayer(width=s.width, bias=bias == "bias")
-        phases = [phase(size, algorithm)]
-        config = trained_on("parity", s, arch, phases, n=n, arguments={"k": k})
-        label = f"k = {k}, n = {n}, {BIASES[bias]}, {ALGORITHMS[algorithm]}"
-        return Arm(key(k, size, bias, algorithm), label, config, role=algorithm)
-
-    return [
-        arm(k, size, bias, algorithm)
-        for size in SIZES
-        for k in s.orders
-        for bias in BIASES
-        for algorithm in ALGORITHMS
-    ]
+    return list(four_arms(s, "parity", tasks(s)))
 
 
-def expected(k: int, size: str, bias: str) -> str:
+def expected(k: float, size: str, bias: str) -> str:
     """Return the answer of the paper, or of a line of algebra, for 1-SAM."""
     if k == 2 and size == "small":
         return "✓" if bias == "no_bias" else "✗"
@@ -118,56 +69,36 @@ def expected(k: int, size: str, bias: str) -> str:
 
 def verdicts(found: Compared) -> list[Verdict]:
     """Judge 1-SAM at each order and size, and whether the bias hurts or helps it."""
-    made = []
-    orders = found.settings.orders
-    for size in SIZES:
-        n = examples(size, found.settings)
-        for k in orders:
+    does, hurts = [], []
+    for size, n in examples(found.settings).items():
+        for task in tasks(found.settings):
             for bias, words in BIASES.items():
-                arm, paper = key(k, size, bias, "sam"), expected(k, size, bias)
-                fails = paper.startswith("✗")
-                does, side = ("does not generalise", above) if fails else ("generalises", below)
-                made.append(
-                    side(
-                        f"beyond.parity_k.k{k}_{size}_{bias}",
-                        f"1-SAM on parity k = {k}, n = {n}, {words}, {does} (test error)",
-                        found.final(arm, "test_error"),
-                        THRESHOLD,
-                        decisive=found.fit(arm),
-                        within=FRACTION,
-                        paper=paper,
-                    )
-                )
-    for size in SIZES:
-        for k in orders:
-            without, biased = (key(k, size, bias, "sam") for bias in BIASES)
-            made.append(
-                above(
-                    f"beyond.parity_k.bias_hurts_k{k}_{size}",
-                    f"the bias makes 1-SAM's test error on k = {k}, n = "
-                    f"{examples(size, found.settings)} larger (difference)",
-                    [b - a for a, b in found.pairs(without, biased, "test_error")],
-                    0,
-                    decisive=found.fit(without, biased),
-                    paper="> 0" if k == 2 and size == "small" else "open",
-                )
-            )
-    return made
+                paper, arm = expected(task.x, size, bias), task.arm(size, bias, "sam")
+                claim = f"{task.key}_{size}_{bias}"
+                who = f"1-SAM on parity {task.label}, n = {n}, {words},"
+                learns = not paper.startswith("✗")
+                does.append(generalises(found, arm, claim, who, does=learns, paper=paper))
+            without, biased = (task.arm(size, bias, "sam") for bias in BIASES)
+            claim, paper = f"bias_hurts_{task.key}_{size}", "open"
+            if task.x == 2 and size == "small":
+                paper = "> 0"
+            said = f"the bias makes 1-SAM's test error on {task.label}, n = {n} larger (difference)"
+            hurts.append(errs_more(found, without, biased, claim, said, paper=paper))
+    return does + hurts
 
 
 def finding(found: Compared) -> str:
     """Say which orders each algorithm learns, and from how many examples."""
-    lines, orders = [], found.settings.orders
-    for size in SIZES:
-        n = examples(size, found.settings)
+    lines, orders = [], tasks(found.settings)
+    for size, n in examples(found.settings).items():
         for algorithm, name in ALGORITHMS.items():
             parts = []
             for bias, words in BIASES.items():
                 errors = {
-                    k: found.mean(key(k, size, bias, algorithm), "test_error") for k in orders
+                    k.x: found.mean(k.arm(size, bias, algorithm), "test_error") for k in orders
                 }
-                learnt = [str(k) for k in orders if errors[k] < THRESHOLD]
-                values = ", ".join(f"{errors[k]:.3f}" for k in orders)
+                learnt = [str(k) for k, error in errors.items() if error < THRESHOLD]
+                values = ", ".join(f"{error:.3f}" for error in errors.values())
                 parts.append(
                     f"{words} generalises for k = {', '.join(learnt) or 'none'} "
                     f"(mean test errors {values})"
@@ -178,31 +109,8 @@ def finding(found: Compared) -> str:
 
 def plots(found: Compared) -> tuple[Plot, ...]:
     """Return test error against k, a panel for each number of examples."""
-    panels, orders = [], found.settings.orders
-    for size in SIZES:
-        lines = {
-            f"{name}, {words}": [key(k, size, bias, algorithm) for k in orders]
-            for algorithm, name in ALGORITHMS.items()
-            for bias, words in BIASES.items()
-        }
-        panels.append(
-            Curves(
-                f"n = {examples(size, found.settings)}",
-                "test error",
-                against(orders, lines, found),
-                (Reference("chance", 0.5, above=True),),
-                ylim=(-0.02, 0.6),
-                xlabel="k, the number of coordinates multiplied",
-                xscale="linear",
-            )
-        )
-    picture = Plot(
-        "parity-k",
-        "Which parities are learnt",
-        (tuple(panels),),
-        CURVES,
-    )
-    return (picture,)
+    xlabel = "k, the number of coordinates multiplied"
+    return errors_by_task(found, tasks(found.settings), "Which parities are learnt", xlabel)
 
 
 COMPARISON = Comparison(

@@ -32,6 +32,7 @@ What is chosen:
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -39,17 +40,16 @@ import numpy as np
 from ...plots import Plot
 from ...specs import spec
 from ...theory import bias_floor
-from ...training.config import Dtype
 from ...training.run import Run
 from ...training.schedule import Phase
 from ..arms import AnyArm, Arm, Comparison, Derived
 from ..compared import Compared, cut
-from ..contract import Verdict
+from ..contract import POSITIVE, Verdict
 from ..judging import NEAR, THRESHOLD, below
 from ..showing import NAMES, final_values, histories
-from ..sizes import Count, Sizes
+from ..sizes import Count, Sizes, quick_and_lab
 from ..wen2023._table2 import schedule as of_table2
-from ._xor import listed, network, on_xor
+from ._xor import listed, xor_arm
 
 CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": ("1-SAM with bias", {}),
@@ -81,20 +81,9 @@ class Settings(Sizes):
     long_epochs_second: Count = 160_000
 
 
-PRESETS = {
-    "quick": Settings(
-        seeds=2,
-        width=60,
-        d=10,
-        n=40,
-        n_test=500,
-        epochs=60,
-        epochs_second=40,
-        long_epochs=80,
-        long_epochs_second=60,
-    ),
-    "lab": Settings(),
-}
+PRESETS = quick_and_lab(
+    Settings, width=60, d=10, epochs=60, epochs_second=40, long_epochs=80, long_epochs_second=60
+)
 
 
 def schedule(key: str, s: Settings, long: bool = False) -> list[Phase]:
@@ -103,7 +92,7 @@ def schedule(key: str, s: Settings, long: bool = False) -> list[Phase]:
     phases = of_table2("4b", [first, second])
     changes = dict(CHANGES.get(key, ("", {}))[1])
     factor = changes.pop("rho", 1.0)
-    return [p.changed(rho=round(factor * p.rho, 6), **changes) for p in phases]
+    return [p.changed(rho=round(factor * (s.rho or p.rho), 6), **changes) for p in phases]
 
 
 def arms(s: Settings) -> list[AnyArm]:
@@ -111,14 +100,11 @@ def arms(s: Settings) -> list[AnyArm]:
 
     def arm(key: str, label: str, bias: bool = True, long: bool = False) -> Arm:
         role = "sam" if key in ("plain", OTHER) else key.rpartition("_")[0]
-        dtype: Dtype | None = "float64" if key == "decay_large" else None
-        return Arm(
-            lasting(key) if long else key,
-            label,
-            on_xor(s, network(s, bias), schedule(key, s, long), dtype=dtype),
-            bias_floor,
-            role,
-        )
+        phases, dtype = schedule(key, s, long), "float64" if key == "decay_large" else None
+        name = lasting(key) if long else key
+        own = ("rho",) if key.startswith("radius") else ()
+        made = xor_arm(s, name, label, phases, role, bias, dtype=dtype, own=own)
+        return dataclasses.replace(made, floor=bias_floor)
 
     with_bias = [arm(key, label) for key, (label, _) in CHANGES.items()]
     total = s.long_epochs + s.long_epochs_second
@@ -173,45 +159,24 @@ def label_of(key: str) -> str:
 
 def verdicts(found: Compared) -> list[Verdict]:
     """Judge plain 1-SAM, every remedy, and whether any epoch of the plain runs succeeds."""
-    what = f"test error below {THRESHOLD:g} and trace within {NEAR:.0%} of the floor (larger miss)"
-    judged = [
-        below(
-            f"beyond.rescue.{key}",
-            f"{label_of(key)}: {what}",
-            misses(found, key),
-            1,
-            decisive=found.fit(key),
-            within=(0.0, np.inf),
-            paper="no (Figure 4)" if key == "plain" else "open",
-        )
-        for key in ["plain", *REMEDIES]
-    ]
-    judged.append(
-        below(
-            "beyond.rescue.any_epoch",
-            "plain 1-SAM with bias has some logged epoch with both (smallest of the larger misses)",
-            best_misses(found, "plain"),
-            1,
-            decisive=found.fit("plain"),
-            within=(0.0, np.inf),
-            paper="open",
-        )
-    )
     s = found.settings
     total = s.long_epochs + s.long_epochs_second
-    judged += [
-        below(
-            f"beyond.rescue.{lasting(key)}",
-            f"{label_of(key)}, after {total:,} epochs: {what}",
-            misses(found, lasting(key)),
-            1,
-            decisive=found.fit(lasting(key)),
-            within=(0.0, np.inf),
-            paper="open",
-        )
-        for key in LASTING
+    what = f"test error below {THRESHOLD:g} and trace within {NEAR:.0%} of the floor (larger miss)"
+
+    def judged(key: str, arm: str, statement: str, values: list[float]) -> Verdict:
+        claim, fit = found.claim(key), found.fit(arm)
+        paper = "no (Figure 4)" if key == "plain" else "open"
+        return below(claim, statement, values, 1, decisive=fit, within=POSITIVE, paper=paper)
+
+    def ends(key: str, label: str) -> Verdict:
+        return judged(key, key, f"{label}: {what}", misses(found, key))
+
+    some = "plain 1-SAM with bias has some logged epoch with both (smallest of the larger misses)"
+    return [
+        *(ends(key, label_of(key)) for key in ["plain", *REMEDIES]),
+        judged("any_epoch", "plain", some, best_misses(found, "plain")),
+        *(ends(lasting(key), f"{label_of(key)}, after {total:,} epochs") for key in LASTING),
     ]
-    return judged
 
 
 def finding(found: Compared) -> str:

@@ -43,12 +43,12 @@ from ...plots import Curve, Curves, Plot
 from ...specs import spec
 from ..arms import Arm, Comparison
 from ..compared import Compared
-from ..contract import Interval, Verdict
-from ..judging import NEAR, THRESHOLD, above, below
+from ..contract import ANYTHING, Fit, Verdict
+from ..judging import NEAR, THRESHOLD, How, above, below
 from ..showing import CURVES, final_values, said
-from ..sizes import Count, Sizes
+from ..sizes import Count, Sizes, lengths, quick_and_lab
 from ..wen2023._table2 import schedule as of_table2
-from ._xor import floor, network, on_xor
+from ._xor import xor_arm
 
 NETWORKS = {"no_bias": "without bias", "bias": "with bias"}
 LAW = -1.0  # the exponent of n/d in Theorem 3.1
@@ -67,20 +67,7 @@ class Settings(Sizes):
     bias_epochs_second: Count = 5_000
 
 
-PRESETS = {
-    "quick": Settings(
-        seeds=2,
-        width=60,
-        d=8,
-        n=48,
-        n_test=500,
-        points=3,
-        no_bias_epochs=200,
-        bias_epochs=100,
-        bias_epochs_second=100,
-    ),
-    "lab": Settings(),
-}
+PRESETS = quick_and_lab(Settings, width=60, n=48, points=3, **lengths(no_bias=200, bias=(100, 100)))
 
 
 def sizes(s: Settings) -> list[int]:
@@ -104,24 +91,18 @@ def arms(s: Settings) -> list[Arm]:
         "bias": of_table2("4b", [s.bias_epochs, s.bias_epochs_second]),
     }
 
-    def arm(name: str, n: int) -> Arm:
-        bias = name == "bias"
-        return Arm(
-            key(name, n),
-            f"{NETWORKS[name]}, n = {n}",
-            on_xor(s, network(s, bias), phases[name], n=n),
-            floor(bias),
-            name,
-        )
-
-    return [arm(name, n) for name in NETWORKS for n in dict.fromkeys(sizes(s))]
+    return [
+        xor_arm(s, key(name, n), f"{where}, n = {n}", phases[name], name, name == "bias", n=n)
+        for name, where in NETWORKS.items()
+        for n in dict.fromkeys(sizes(s))
+    ]
 
 
 def slope(ratios: Sequence[float], values: Sequence[float], resolution: float = 0.0) -> float:
     """Fit the slope of log value against log n/d by least squares.
 
     Values below the resolution are replaced by it; the fit ends with the first size after the last
-    value above it. The slope is NaN if fewer than two sizes are left.
+    value above it. The slope is NaN if fewer than two different sizes are left.
 
     >>> round(slope([1, 2, 4, 8], [0.4, 0.2, 0.1, 0.05]), 12)
     -1.0
@@ -130,7 +111,7 @@ def slope(ratios: Sequence[float], values: Sequence[float], resolution: float = 
 
     above_it = [i for i, value in enumerate(values) if value > resolution]
     end = above_it[-1] + 2 if above_it else 0
-    if min(end, len(values)) < 2:
+    if len(set(ratios[:end])) < 2:
         return float("nan")
     y = np.log(np.maximum(values[:end], resolution))
     return float(stats.linregress(np.log(ratios[:end]), y).slope)
@@ -138,9 +119,7 @@ def slope(ratios: Sequence[float], values: Sequence[float], resolution: float = 
 
 def by_size(found: Compared, name: str, column: str) -> dict[int, list[float]]:
     """Return seed → a column's last value at each size, for the seeds that have all sizes."""
-    runs = [found.runs[key(name, n)] for n in sizes(found.settings)]
-    seeds = [seed for seed in runs[0] if all(seed in part for part in runs)]
-    return {seed: [part[seed].final[column] for part in runs] for seed in seeds}
+    return found.along([key(name, n) for n in sizes(found.settings)], column)
 
 
 def slopes(found: Compared, name: str, column: str) -> list[float]:
@@ -171,40 +150,28 @@ def first_below(ns: Sequence[int], errors: Sequence[float]) -> float:
     return float(ns[first]) if first < len(ns) else 2.0 * ns[-1]
 
 
-def fit(found: Compared, *names: str) -> bool:
+def fit(found: Compared, *names: str) -> Fit:
     """Return whether these networks can be judged."""
     return found.fit(*(key(name, n) for name in names for n in sizes(found.settings)))
 
 
 def verdicts(found: Compared) -> list[Verdict]:
     """Judge the law by the slopes, and the price of a bias by the numbers of examples needed."""
-    judged = [
-        below(
-            f"beyond.samples.{name}_{short}",
-            f"the {words} {where} decays at least as fast as d/n (slope, −1 within {NEAR:.0%})",
-            slopes(found, name, column),
-            (1 - NEAR) * LAW,
-            decisive=fit(found, name),
-            paper="Õ(d/n), Theorem 3.1" if name == "no_bias" else "open",
-        )
-        for name, where in NETWORKS.items()
-        for column, short, words in (
-            ("test_error", "error", "test error"),
-            ("test_loss", "loss", "test loss"),
-        )
-    ]
+    judged, law = [], (1 - NEAR) * LAW
+    for name, where in NETWORKS.items():
+        paper = "Õ(d/n), Theorem 3.1" if name == "no_bias" else "open"
+        for short in ("error", "loss"):
+            claim, values = found.claim(f"{name}_{short}"), slopes(found, name, f"test_{short}")
+            decays = f"the test {short} {where} decays at least as fast as d/n"
+            said = f"{decays} (slope, −1 within {NEAR:.0%})"
+            absent = f"no seed has two sizes with a test {short} above its resolution"
+            how: How = {"decisive": fit(found, name), "paper": paper, "absent": absent}
+            judged.append(below(claim, said, values, law, **how))
     one, other = needed(found, "no_bias"), needed(found, "bias")
-    judged.append(
-        above(
-            "beyond.samples.bias_needs_more",
-            "a test error below 0.1 takes more examples with bias (n with bias over n without)",
-            [other[seed] / one[seed] for seed in one if seed in other],
-            1,
-            decisive=fit(found, "no_bias", "bias"),
-            paper="open",
-        )
-    )
-    return judged
+    ratios = [other[seed] / one[seed] for seed in one if seed in other]
+    claim, decisive = found.claim("bias_needs_more"), fit(found, "no_bias", "bias")
+    said = "a test error below 0.1 takes more examples with bias (n with bias over n without)"
+    return [*judged, above(claim, said, ratios, 1, decisive=decisive, paper="open")]
 
 
 def finding(found: Compared) -> str:
@@ -225,7 +192,7 @@ def finding(found: Compared) -> str:
 
 
 def _said(values: list[float]) -> str:
-    return said(Interval.of(values), float(np.mean(values)), 2) if values else "not available"
+    return said(values, ANYTHING, 2) if values else "not available"
 
 
 def plots(found: Compared) -> tuple[Plot, ...]:

@@ -36,10 +36,10 @@ from ...specs import spec
 from ...training.schedule import Phase
 from ..arms import Arm, Comparison, trained_on
 from ..compared import Compared
-from ..contract import Verdict
-from ..judging import FRACTION, THRESHOLD, below
-from ..showing import final_values, histories, said
-from ..sizes import Count, Positive, Seeds, Sizes
+from ..contract import FRACTION, Verdict
+from ..judging import THRESHOLD, below, generalises
+from ..showing import final_values, histories, said_error
+from ..sizes import Count, Positive, Seeds, Sizes, lengths, quick_and_lab
 from ..wen2023._table2 import schedule as of_table2
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -47,6 +47,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "std": {"bn": "standard_batch", "ln": "standard_layer", "ln_fixed": "standard_layer"},
 }
 WORDS = {"sim": "simplified", "std": "standard"}
+PAPER = {"sim": "✓", "std": "open"}
 PAIRS = {"bn": "BatchNorm", "ln": "LayerNorm", "ln_fixed": "LayerNorm at radius 0.1"}
 LABELS = {f"{kind}_{pair}": f"{WORDS[kind]} {PAIRS[pair]}" for pair in PAIRS for kind in KINDS}
 ALIKE = 0.05  # two norms agree if their test errors differ by less
@@ -64,19 +65,7 @@ class Settings(Sizes):
     gamma_scale: Positive = 4.0
 
 
-PRESETS = {
-    "quick": Settings(
-        seeds=2,
-        width=20,
-        d=8,
-        n=40,
-        n_test=500,
-        batch_norm_epochs=40,
-        layer_norm_epochs=20,
-        layer_norm_fixed_epochs=40,
-    ),
-    "lab": Settings(),
-}
+PRESETS = quick_and_lab(Settings, **lengths(batch_norm=40, layer_norm=20, layer_norm_fixed=40))
 
 
 def schedule(pair: str, s: Settings) -> tuple[Phase, ...]:
@@ -94,7 +83,8 @@ def arms(s: Settings) -> list[Arm]:
     def arm(kind: str, pair: str) -> Arm:
         init = Init(gamma_scale=s.gamma_scale)
         arch = TwoLayer(width=s.width, norm=KINDS[kind][pair], init=init)
-        config = trained_on("xor", s, arch, schedule(pair, s))
+        own = ("rho",) if pair == "ln_fixed" else ()
+        config = trained_on("xor", s, arch, schedule(pair, s), own=own)
         key = f"{kind}_{pair}"
         return Arm(key, LABELS[key], config, role=kind)
 
@@ -104,48 +94,30 @@ def arms(s: Settings) -> list[Arm]:
 def verdicts(found: Compared) -> list[Verdict]:
     """Judge whether each norm generalises, and whether the two of a kind agree."""
     made = [
-        below(
-            f"beyond.standard_norms.{key}_generalises",
-            f"1-SAM with {LABELS[key]} generalises (test error)",
-            found.final(key, "test_error"),
-            THRESHOLD,
-            decisive=found.fit(key),
-            within=FRACTION,
-            paper="✓" if key.startswith("sim") else "open",
-        )
-        for key in LABELS
+        generalises(found, key, f"{key}_generalises", f"1-SAM with {label}", paper=PAPER[key[:3]])
+        for key, label in LABELS.items()
     ]
-    made += [
-        below(
-            f"beyond.standard_norms.{pair}_alike",
-            f"standard {name} answers as the simplified one does (|difference of test errors|)",
-            [abs(b - a) for a, b in found.pairs(f"sim_{pair}", f"std_{pair}", "test_error")],
-            ALIKE,
-            decisive=found.fit(f"sim_{pair}", f"std_{pair}"),
-            within=FRACTION,
-            paper="open",
-        )
-        for pair, name in PAIRS.items()
-    ]
+    for pair, name in PAIRS.items():
+        both, claim = (f"sim_{pair}", f"std_{pair}"), found.claim(f"{pair}_alike")
+        said = f"standard {name} answers as the simplified one does (|difference of test errors|)"
+        apart, fit = [abs(b - a) for a, b in found.pairs(*both, "test_error")], found.fit(*both)
+        made.append(below(claim, said, apart, ALIKE, decisive=fit, within=FRACTION, paper="open"))
     return made
 
 
 def finding(found: Compared) -> str:
     """Say how each standard norm compares with the simplified one."""
-
-    def error(key: str) -> str:
-        return said(found.interval(key, "test_error"), found.mean(key, "test_error"))
-
     lines = []
     for pair, name in PAIRS.items():
         simple, standard = f"sim_{pair}", f"std_{pair}"
         one, other = (found.mean(key, "test_error") for key in (simple, standard))
-        same = (one < THRESHOLD) == (other < THRESHOLD)
+        alike = (one < THRESHOLD) == (other < THRESHOLD)
+        sides = "the same side" if alike else "different sides"
         lost = [r for key in (simple, standard) for r in found.runs[key].values()]
         diverged = sum(run.status == "diverged" for run in lost)
         lines.append(
-            f"{name}: test error {error(simple)} simplified and {error(standard)} standard, "
-            f"on average on {'the same side' if same else 'different sides'} of "
+            f"{name}: test error {said_error(found, simple)} simplified and "
+            f"{said_error(found, standard)} standard, on average on {sides} of "
             f"{THRESHOLD:g}; Gauss–Newton trace {found.mean(simple, 'trace_ggn'):.1f} and "
             f"{found.mean(standard, 'trace_ggn'):.1f}, training loss "
             f"{found.mean(simple, 'train_loss'):.1e} and {found.mean(standard, 'train_loss'):.1e}"
@@ -156,20 +128,16 @@ def finding(found: Compared) -> str:
 
 def plots(found: Compared) -> tuple[Plot, ...]:
     """Return the final values, and the histories of each pair."""
-    columns = {"train_loss": "training loss", "test_error": "test error", "trace_ggn": "trace"}
-    return (
-        final_values(found),
-        *(
-            histories(
-                f"standard-norms-{pair}",
-                f"{name} through training by 1-SAM",
-                found,
-                [f"{kind}_{pair}" for kind in KINDS],
-                columns,
-            )
-            for pair, name in PAIRS.items()
-        ),
+    through = (
+        histories(
+            f"standard-norms-{pair}",
+            f"{name} through training by 1-SAM",
+            found,
+            [f"{kind}_{pair}" for kind in KINDS],
+        )
+        for pair, name in PAIRS.items()
     )
+    return final_values(found), *through
 
 
 COMPARISON = Comparison(

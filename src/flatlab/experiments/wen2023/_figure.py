@@ -3,61 +3,90 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...data import Dataset
+from ...losses import Loss
+from ...models import Architecture
 from ...plots import Curves, Plot, Reference
+from ...specs import spec
 from ...training.run import Run
 from ..arms import Arm, Comparison, Tables, training_set
 from ..compared import Compared
-from ..contract import Verdict
 from ..showing import CURVES, NAMES, curves, score, through_training
+from ..sizes import Count, Epochs, Sizes, first_look, lengths
+from ._table2 import rows, trained
+
+# Settings of a figure's preset `quick`, from its class and the epochs.
+small_figure = functools.partial(first_look, width=100, d=10, n=60, n_test=1000)
 
 
 def figure(
     number: int,
     *,
-    title: str,
-    claim: str,
-    arms: Callable[[Any], Sequence[Arm]],
-    presets: Mapping[str, Any],
-    verdicts: Callable[[Compared], list[Verdict]],
     tables: Callable[[Compared], Tables] = lambda found: {},
-    finding: Callable[[Compared], str] = lambda found: "",
     generalisation: str = "test_error",
     scores: bool = False,
+    **given: Any,
 ) -> Comparison:
-    """Return a figure as a comparison.
+    """Return a figure as a comparison, with further tables and the other fields of `Comparison`.
 
-    Args:
-        number: The figure's number.
-        title: The picture's title.
-        claim: What it claims, in one sentence.
-        arms: Settings → its panels.
-        presets: Name → settings.
-        verdicts: Runs → verdicts on the paper's statements about it.
-        tables: Runs → further tables.
-        finding: Runs → the result in plain language, written from the numbers.
-        generalisation: The column that measures generalisation: "test_error" or "test_loss".
-        scores: Whether the picture has a second row with the memorisation and the feature score.
+    `generalisation` is the column that measures it: "test_error" or "test_loss". With `scores` the
+    picture has a second row with the memorisation and the feature score.
     """
     name = f"fig{number}"
     return Comparison(
         id=f"wen2023/{name}",
         source="Wen, Li & Ma 2023",
         figure=f"Figure {number}",
-        title=title,
-        claim=claim,
-        presets=presets,
-        arms=arms,
-        verdicts=verdicts,
-        finding=finding,
         tables=lambda found: {name: phase_ends(found, generalisation), **tables(found)},
         plots=lambda found: (picture(found, generalisation, scores),),
+        **given,
     )
+
+
+def settings(**panels: str) -> Any:
+    """Return a class of settings: sizes, and the epochs of every row of Table 2 for these panels.
+
+    With sam="4b" they are sam_epochs and, since 4b has two rows, sam_epochs_second, which may be 0.
+    """
+    epochs = lengths(**{key: tuple(row.epochs for row in rows(p)) for key, p in panels.items()})
+    types = {name: Count if name.endswith("epochs") else Epochs for name in epochs}
+    return spec(type("Settings", (Sizes,), {"__annotations__": types, **epochs}))
+
+
+def two_panels(
+    number: int,
+    arch: Callable[[Any], Architecture],
+    floor: Callable[[Dataset], float] | None = None,
+    reference: str = "floor",
+    *,
+    quick: Mapping[str, Any],
+    lab: Mapping[str, Any],
+    descent: str = "SGD + weight decay",
+    loss: Loss | None = None,
+    **given: Any,
+) -> Comparison:
+    """Return a figure with two panels of one network: (a) descent with weight decay, (b) 1-SAM.
+
+    `reference` says what the floor is, in a few words. `quick` and `lab` are the settings of these
+    presets that differ from `small_figure`'s and from the paper's. `given` goes to `figure`.
+    """
+    chosen = settings(gd=f"{number}a", sam=f"{number}b")
+    presets = {"quick": small_figure(chosen, **quick), "lab": chosen(**lab), "paper": chosen()}
+
+    def arms(s: Any) -> list[Arm]:
+        return [
+            trained(s, key, f"{number}{letter}", label, arch(s), floor, reference, loss=loss)
+            for key, letter, label in (("gd", "a", descent), ("sam", "b", "1-SAM"))
+        ]
+
+    return figure(number, presets=presets, arms=arms, **given)
 
 
 def panels_of(found: Compared) -> list[Arm]:

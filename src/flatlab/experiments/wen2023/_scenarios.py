@@ -3,57 +3,45 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
-import numpy as np
-
-from ..arms import AnyArm
 from ..compared import Compared, at, course, over_initial
-from ..contract import Verdict
-from ..judging import FRACTION, THRESHOLD, above, below, near, on_minimum
+from ..contract import POSITIVE, Verdict
+from ..judging import (
+    NO_RUN,
+    How,
+    above,
+    below,
+    errs_more,
+    flatter,
+    generalises,
+    on_minimum,
+    reaches_floor,
+)
 
 MUCH = 0.1  # difference of test errors that counts as much worse
+NEARLY = 0.01  # test error below which a network generalises nearly perfectly
 
 
 def scenario_one(found: Compared) -> list[Verdict]:
     """Judge: both algorithms generalise, and the trace falls under weight decay as well."""
-    name = f"wen2023.{found.comparison.name}"
-    verdicts = [
-        _of_minimum(
-            found,
-            below(
-                f"{name}.{arm.key}_generalises",
-                f"{arm.label} without bias generalises (test error)",
-                found.final(arm.key, "test_error"),
-                THRESHOLD,
-                decisive=found.fit(arm.key),
-                within=FRACTION,
-            ),
-            arm.key,
-        )
-        for arm in found.arms.values()
-    ]
-    verdicts += [
-        below(
-            f"{name}.{arm.key}_trace_falls",
-            f"the trace falls through training under {arm.label} (last over initial)",
-            found.each(arm.key, lambda run: over_initial(run, "trace_ggn")),
-            1,
-            decisive=found.fit(arm.key),
-            within=(0.0, np.inf),
-        )
-        for arm in found.arms.values()
-    ]
-    verdicts.append(
-        below(
-            f"{name}.flatter",
-            f"1-SAM ends flatter than {found.arms['gd'].label} (ratio of traces)",
-            [b / a for a, b in found.pairs("gd", "sam", "trace_ggn")],
-            1,
-            decisive=found.fit("gd", "sam"),
-            paper="silent",
-        )
-    )
-    return verdicts
+    does, falls = [], []
+    for key, arm in found.arms.items():
+        verdict = generalises(found, key, f"{key}_generalises", f"{arm.label} without bias")
+        does.append(_of_minimum(found, verdict, key))
+        claim, fit = found.claim(f"{key}_trace_falls"), found.fit(key)
+        said = f"the trace falls through training under {arm.label} (last over initial)"
+        ratios = found.each(key, lambda run: over_initial(run, "trace_ggn"))
+        known = [ratio for ratio in ratios if math.isfinite(ratio)]
+        absent = "the initial trace is 0 in every seed" if ratios else NO_RUN
+        how: How = {"decisive": fit, "within": POSITIVE, "absent": absent}
+        falls.append(below(claim, said, known, 1, **how))
+    return [*does, *falls, _flatter(found, paper="silent")]
+
+
+def _flatter(found: Compared, paper: str = "yes") -> Verdict:
+    statement = f"1-SAM ends flatter than {found.arms['gd'].label} (ratio of traces)"
+    return flatter(found, "gd", "sam", statement, paper=paper)
 
 
 def scenario_two(
@@ -76,57 +64,26 @@ def scenario_two(
         degrades_after: The epoch after which 1-SAM's test error grows according to the paper.
         bound_needs: The preset whose epochs are enough to say that 1-SAM does not reach the floor.
     """
-    name, descent = f"wen2023.{found.comparison.name}", found.arms["gd"].label
-    both, sam = found.fit("gd", "sam"), found.fit("sam")
-    verdicts = [
-        below(
-            f"{name}.flatter",
-            f"1-SAM ends flatter than {descent} (ratio of traces)",
-            [b / a for a, b in found.pairs("gd", "sam", "trace_ggn")],
-            1,
-            decisive=both,
-        ),
-        above(
-            f"{name}.worse",
-            f"1-SAM generalises{' much' if much else ''} worse than {descent} "
-            "(difference of test errors)",
-            [b - a for a, b in found.pairs("gd", "sam", "test_error")],
-            MUCH if much else 0,
-            decisive=both,
-        ),
-    ]
+    worse, by = ("much worse", MUCH) if much else ("worse", 0)
+    said = f"1-SAM generalises {worse} than {found.arms['gd'].label} (difference of test errors)"
+    verdicts = [_flatter(found), errs_more(found, "gd", "sam", "worse", said, by=by)]
     if fails:
-        verdicts.append(
-            above(
-                f"{name}.sam_fails",
-                "1-SAM with bias does not generalise (test error)",
-                found.final("sam", "test_error"),
-                THRESHOLD,
-                decisive=sam,
-                within=FRACTION,
-            )
-        )
+        verdicts.append(generalises(found, "sam", "sam_fails", "1-SAM with bias", does=False))
     if degrades_after is not None:
-        verdicts.append(
-            above(
-                f"{name}.degrades",
-                f"1-SAM's test error grows after epoch {degrades_after:,} (end minus then)",
-                found.each(
-                    "sam",
-                    lambda run: run.final["test_error"] - at(run, degrades_after, "test_error"),
-                ),
-                0,
-                decisive=sam,
-            )
-        )
+        then = found.each("sam", lambda run: at(run, degrades_after, "test_error"))
+        growth = [b - a for a, b in zip(then, found.final("sam", "test_error"), strict=True)]
+        claim, fit = found.claim("degrades"), found.fit("sam")
+        said = f"1-SAM's test error grows after epoch {degrades_after:,} (end minus then)"
+        verdicts.append(above(claim, said, growth, 0, decisive=fit))
     if found.floors["sam"]:
-        verdicts.append(_reaches_bound(found, name, bound_needs))
+        verdict = reaches_floor(found, "sam", "reaches_bound", "1-SAM")
+        verdicts.append(unless_short(found, verdict, "sam", bound_needs))
     return [_of_minimum(found, verdict, "sam", most=True) for verdict in verdicts]
 
 
 def _of_minimum(found: Compared, verdict: Verdict, key: str, most: bool = False) -> Verdict:
     """Return a verdict on an arm's minimum; a failing verdict also tells how training went."""
-    short = not as_long_as(found, "paper", key)
+    short = shorter(found, "paper", key)
     decisive = found.fit(key)
     verdict = on_minimum(verdict, found.excess(key), decisive=decisive, short=short, most=most)
     if verdict.holds is not False:
@@ -137,23 +94,14 @@ def _of_minimum(found: Compared, verdict: Verdict, key: str, most: bool = False)
     return dataclasses.replace(verdict, because=said)
 
 
-def _reaches_bound(found: Compared, name: str, needs: str) -> Verdict:
-    verdict = near(
-        f"{name}.reaches_bound",
-        "1-SAM reaches the lower bound of the trace, approximately (trace/bound)",
-        found.over_floor("sam"),
-        decisive=found.fit("sam"),
-    )
-    return unless_short(found, verdict, "sam", needs)
-
-
-def as_long_as(found: Compared, preset: str, key: str, first: bool = False) -> bool:
-    """Return whether an arm, or its first phase, has at least the epochs of a preset."""
+def shorter(found: Compared, preset: str, key: str, first: bool = False) -> str:
+    """Say which epochs of an arm, or of its first phase, are fewer than a preset's; or nothing."""
     other, name = found.comparison.presets[preset], f"{key}_epochs"
-    return all(
-        getattr(found.settings, field.name) >= getattr(other, field.name)
+    return ", ".join(
+        f"{field.name} is {have:,} ({preset} has {needs:,})"
         for field in dataclasses.fields(other)
         if (field.name == name if first else field.name.startswith(name))
+        if (have := getattr(found.settings, field.name)) < (needs := getattr(other, field.name))
     )
 
 
@@ -164,30 +112,18 @@ def unless_short(
 
     With `first`, the verdict is on the end of the arm's first phase.
     """
-    if verdict.holds is not False or as_long_as(found, needs, key, first):
+    if verdict.holds is not False or not (short := shorter(found, needs, key, first)):
         return verdict
-    reason = f"1-SAM may not have converged: it has fewer epochs than in the preset {needs}"
+    reason = f"{verdict.reason}, but 1-SAM may not have converged: {short}"
     return dataclasses.replace(verdict, holds=None, reason=reason)
 
 
-def generalises(found: Compared, arm: AnyArm, nearly: float) -> list[Verdict]:
-    """Judge: an arm generalises (test error below 10 %), and nearly perfectly (below `nearly`)."""
-    name, errors = f"wen2023.{found.comparison.name}", found.final(arm.key, "test_error")
-    return [
-        _of_minimum(
-            found,
-            below(
-                f"{name}.{arm.key}_generalises{ending}",
-                f"1-SAM with {arm.label} generalises{words} (test error)",
-                errors,
-                bound,
-                decisive=found.fit(arm.key),
-                within=FRACTION,
-            ),
-            arm.key,
-        )
-        for ending, words, bound in (
-            ("", "", THRESHOLD),
-            ("_nearly_perfectly", " nearly perfectly", nearly),
-        )
-    ]
+def generalisation(found: Compared) -> list[Verdict]:
+    """Judge: each arm generalises (test error below 10 %), and nearly perfectly (below 1 %)."""
+    judged = []
+    for key, arm in found.arms.items():
+        claim, who, how = f"{key}_generalises", f"1-SAM with {arm.label}", " nearly perfectly"
+        does = generalises(found, key, claim, who)
+        nearly = generalises(found, key, f"{claim}_nearly_perfectly", who, bound=NEARLY, how=how)
+        judged += [_of_minimum(found, verdict, key) for verdict in (does, nearly)]
+    return judged

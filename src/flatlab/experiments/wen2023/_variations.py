@@ -12,8 +12,9 @@ from ...training.schedule import Phase
 from ..choices import Change, Variation
 from . import table1
 
-SAM = tuple(table1.NETWORKS)
+ASCENDING = tuple(table1.NETWORKS)
 GD = ("gd_no_bias", "gd_bias")
+PLAIN, BN, LN = ("no_bias", "bias"), ("sim_bn",), ("sim_ln",)
 
 
 def _arch(**fields: Any) -> Change:
@@ -52,10 +53,6 @@ def _slow(phase: Phase) -> Phase:
     return phase.changed(momentum=0.9, lr=phase.lr / 10)
 
 
-def _double_decay(phase: Phase) -> Phase:
-    return phase.changed(weight_decay=2 * phase.weight_decay)
-
-
 def _last_row(c: RunConfig) -> RunConfig:
     """Use the last row of the schedule from the start, with the same total number of epochs."""
     last = dataclasses.replace(c.schedule[-1], epochs=c.epochs)
@@ -78,53 +75,46 @@ def _gamma_one(c: RunConfig) -> RunConfig:
     return _init(gamma_scale=math.sqrt(width))(_arch(width=width)(c))
 
 
-def _float64(c: RunConfig) -> RunConfig:
-    return dataclasses.replace(c, dtype="float64")
+_double_decay = _each(lambda phase: phase.changed(weight_decay=2 * phase.weight_decay))
 
-
-VARIATIONS = (
-    Variation("initial_law", "normal", "normal weights, zero bias", SAM, _init(law="normal")),
-    Variation("first_layer", "small", "scaled by 0.3", SAM, _init(first_layer_scale=0.3)),
-    Variation("first_layer", "large", "scaled by 3", SAM, _init(first_layer_scale=3.0)),
-    Variation("gamma", "gamma1", "γ = 1/√width", ("sim_bn",), _init(gamma_scale=1.0)),
-    Variation("gamma", "gamma2", "γ = 2/√width", ("sim_bn",), _init(gamma_scale=2.0)),
-    Variation("gamma", "gamma8", "γ = 8/√width", ("sim_bn",), _init(gamma_scale=8.0)),
-    Variation("gamma", "gamma_one", "γ = 1, width 500", ("sim_bn",), _gamma_one),
-    Variation("gamma", "gamma_shared", "one γ for all neurons", ("sim_bn",), _arch(gamma="shared")),
-    Variation(
-        "gamma", "gamma_still", "γ not in the ascent", ("sim_bn",), _phases(gamma="unperturbed")
-    ),
-    Variation("gamma", "gamma_fixed", "γ not trained", ("sim_bn",), _phases(gamma="fixed")),
-    Variation(
-        "statistics",
-        "constant",
-        "constant in the gradient",
-        ("sim_bn",),
-        _phases(statistics="constant"),
-    ),
-    Variation("order", "replacement", "with replacement", SAM, _phases(order="replacement")),
-    Variation("order", "fixed", "the same every epoch", SAM, _phases(order="fixed")),
-    Variation("ascent", "usam", "not normalised", SAM, _phases(algorithm="usam")),
-    Variation("second_batch", "other", "another example", SAM, _phases(second_batch="other")),
-    Variation("momentum", "momentum", "momentum 0.9", (*SAM, *GD), _phases(momentum=0.9)),
-    Variation(
-        "momentum", "slow", "momentum 0.9, a tenth of the rate", ("no_bias", "bias"), _each(_slow)
-    ),
-    Variation("loss", "half", "½(f − y)²", (*SAM, *GD), _each(half_loss)),
-    Variation("weight_decay", "double", "λ‖θ‖² in the loss", GD, _each(_double_decay)),
-    Variation(
-        "weight_decay", "spared", "not on the bias", ("gd_bias",), _phases(bias_weight_decay=0.0)
-    ),
-    Variation("ln_epsilon", "epsilon_large", "ε = 0.1", ("sim_ln",), _arch(ln_epsilon=0.1)),
-    Variation("ln_epsilon", "epsilon_small", "ε = 1e-6", ("sim_ln",), _arch(ln_epsilon=1e-6)),
-    Variation("norm_limit", "free", "no limit", ("sim_ln",), _phases(max_first_layer_norm=None)),
-    Variation("norm_limit", "limit5", "limit 5", ("sim_ln",), _phases(max_first_layer_norm=5.0)),
-    Variation("norm_limit", "limit20", "limit 20", ("sim_ln",), _phases(max_first_layer_norm=20.0)),
-    Variation(
-        "norm_limit", "each", "weights and bias 10 each", ("sim_ln",), _phases(norm_rule="each")
-    ),
-    Variation("norm_limit", "held", "held at 10", ("sim_ln",), _phases(norm_rule="held")),
-    Variation("phases", "cumulative", "epochs counted from the first row", ("bias",), _cumulative),
-    Variation("phases", "last_row", "last row from the start", ("bias", "sim_ln"), _last_row),
-    Variation("dtype", "float64", "float64", SAM, _float64),
+VARIATIONS = tuple(
+    Variation(*row)
+    for row in (
+        ("initial_law", "normal", "normal weights, zero bias", ASCENDING, _init(law="normal")),
+        ("first_layer", "small", "scaled by 0.3", ASCENDING, _init(first_layer_scale=0.3)),
+        ("first_layer", "large", "scaled by 3", ASCENDING, _init(first_layer_scale=3.0)),
+        ("gamma", "gamma1", "γ = 1/√width", BN, _init(gamma_scale=1.0)),
+        ("gamma", "gamma2", "γ = 2/√width", BN, _init(gamma_scale=2.0)),
+        ("gamma", "gamma8", "γ = 8/√width", BN, _init(gamma_scale=8.0)),
+        ("gamma", "gamma_one", "γ = 1, width 500", BN, _gamma_one),
+        ("gamma", "gamma_shared", "one γ for all neurons", BN, _arch(gamma="shared")),
+        ("gamma", "gamma_still", "γ not in the ascent", BN, _phases(gamma="unperturbed")),
+        ("gamma", "gamma_fixed", "γ not trained", BN, _phases(gamma="fixed")),
+        ("statistics", "constant", "constant in the gradient", BN, _phases(statistics="constant")),
+        ("order", "replacement", "with replacement", ASCENDING, _phases(order="replacement")),
+        ("order", "fixed", "the same every epoch", ASCENDING, _phases(order="fixed")),
+        ("ascent", "usam", "not normalised", ASCENDING, _phases(algorithm="usam")),
+        ("second_batch", "other", "another example", ASCENDING, _phases(second_batch="other")),
+        ("momentum", "momentum", "momentum 0.9", (*ASCENDING, *GD), _phases(momentum=0.9)),
+        ("momentum", "slow", "momentum 0.9, a tenth of the rate", PLAIN, _each(_slow)),
+        ("loss", "half", "½(f − y)²", (*ASCENDING, *GD), _each(half_loss)),
+        ("weight_decay", "double", "λ‖θ‖² in the loss", GD, _double_decay),
+        ("weight_decay", "spared", "not on the bias", ("gd_bias",), _phases(bias_weight_decay=0.0)),
+        ("ln_epsilon", "epsilon_large", "ε = 0.1", LN, _arch(ln_epsilon=0.1)),
+        ("ln_epsilon", "epsilon_small", "ε = 1e-6", LN, _arch(ln_epsilon=1e-6)),
+        ("norm_limit", "free", "no limit", LN, _phases(max_first_layer_norm=None)),
+        ("norm_limit", "limit5", "limit 5", LN, _phases(max_first_layer_norm=5.0)),
+        ("norm_limit", "limit20", "limit 20", LN, _phases(max_first_layer_norm=20.0)),
+        ("norm_limit", "each", "weights and bias 10 each", LN, _phases(norm_rule="each")),
+        ("norm_limit", "held", "held at 10", LN, _phases(norm_rule="held")),
+        ("phases", "cumulative", "epochs counted from the first row", ("bias",), _cumulative),
+        ("phases", "last_row", "last row from the start", ("bias", "sim_ln"), _last_row),
+        (
+            "dtype",
+            "float64",
+            "float64",
+            ASCENDING,
+            lambda c: dataclasses.replace(c, dtype="float64"),
+        ),
+    )
 )

@@ -21,44 +21,22 @@ What the paper leaves unsaid, and what is done here:
 from __future__ import annotations
 
 from ...models import TwoLayer
-from ...specs import spec
 from ...theory import no_bias_floor
-from ..arms import Arm
-from ..sizes import Count, Sizes
-from ._figure import figure
+from ..sizes import lengths
+from ._figure import two_panels
 from ._scenarios import scenario_one
-from ._table2 import baseline, row
 
-
-@spec
-class Settings(Sizes):
-    """Sizes and lengths. Defaults are the paper's own; fields can be changed with --set."""
-
-    gd_epochs: Count = row("1a").epochs
-    sam_epochs: Count = row("1b").epochs
-
-
-PRESETS = {
-    "quick": Settings(seeds=2, width=100, d=10, n=60, n_test=1000, gd_epochs=400, sam_epochs=200),
-    "lab": Settings(seeds=3, gd_epochs=20_000, sam_epochs=20_000),
-    "paper": Settings(),
-}
-
-
-def arms(s: Settings) -> list[Arm]:
-    """Return both panels."""
-    return baseline(
-        s, 1, TwoLayer(width=s.width, bias=False), no_bias_floor, "floor, reached only on kinks"
-    )
-
-
-COMPARISON = figure(
+COMPARISON = two_panels(
     1,
+    lambda s: TwoLayer(width=s.width, bias=False),
+    no_bias_floor,
+    "floor, reached only on kinks",
     title="Scenario I: two-layer ReLU network without bias",
     claim="without bias, gradient descent with weight decay and 1-SAM both generalise, and the "
     "trace falls under both",
-    arms=arms,
-    presets=PRESETS,
+    descent="GD + weight decay",
+    quick=lengths(gd=400, sam=200),
+    lab={"seeds": 3, **lengths(gd=20_000, sam=20_000)},
     verdicts=scenario_one,
     scores=True,
 )

@@ -33,6 +33,7 @@ What the paper leaves unsaid, and what is done here:
 
 from __future__ import annotations
 
+import functools
 import math
 
 from ...data import Dataset
@@ -43,13 +44,12 @@ from ...theory import batch_norm_xor, layer_norm_floor, logistic_floor
 from ..arms import Arm
 from ..compared import Compared
 from ..contract import Verdict
-from ..judging import near
+from ..judging import reaches_floor
 from ..sizes import Count, Positive, Sizes
-from ._figure import figure, panels_of
-from ._scenarios import generalises
+from ._figure import figure, small_figure
+from ._scenarios import generalisation
 from ._table2 import row, trained
 
-NEARLY = 0.01  # test error below which a network generalises nearly perfectly
 SCALE = 0.01  # of the initial first layer in 10b
 SMOOTHING = 0.2
 
@@ -66,16 +66,7 @@ class Settings(Sizes):
 
 
 PRESETS = {
-    "quick": Settings(
-        seeds=2,
-        width=100,
-        d=10,
-        n=60,
-        n_test=1000,
-        batch_epochs=30,
-        layer_epochs=100,
-        layer_epochs_second=100,
-    ),
+    "quick": small_figure(Settings, batch_epochs=30, layer_epochs=100, layer_epochs_second=100),
     "lab": Settings(seeds=5, batch_epochs=500),
     "paper": Settings(),
 }
@@ -86,12 +77,8 @@ def arms(s: Settings) -> list[Arm]:
     loss, small = Loss("logistic", smoothing=SMOOTHING), Init(first_layer_scale=SCALE)
     batch = TwoLayer(width=s.width, norm="batch", init=Init(gamma_scale=s.gamma_scale))
     layer = TwoLayer(width=s.width, norm="layer", ln_epsilon=s.ln_epsilon, init=small)
-
-    def floor(data: Dataset) -> float:
-        return logistic_floor(
-            data, SMOOTHING, lambda scaled: layer_norm_floor(scaled, s.ln_epsilon)
-        )
-
+    squared = functools.partial(layer_norm_floor, epsilon=s.ln_epsilon)
+    floor = functools.partial(logistic_floor, smoothing=SMOOTHING, floor=squared)
     return [
         trained(s, "batch", "10a", "Sim-BN", batch, xor_infimum, "Sim-BN's xor network", loss=loss),
         trained(s, "layer", "10b", "Sim-LN", layer, floor, "Sim-LN's floor", loss=loss),
@@ -110,16 +97,8 @@ def xor_infimum(data: Dataset) -> float:
 
 def verdicts(found: Compared) -> list[Verdict]:
     """Judge the paper's claims about the figure."""
-    judged = [v for arm in panels_of(found) for v in generalises(found, arm, NEARLY)]
-    judged.append(
-        near(
-            "wen2023.fig10.layer_reaches_bound",
-            "1-SAM with Sim-LN reaches the lower bound of the trace, approximately (trace/bound)",
-            found.over_floor("layer"),
-            decisive=found.fit("layer"),
-        )
-    )
-    return judged
+    at_floor = reaches_floor(found, "layer", "layer_reaches_bound", "1-SAM with Sim-LN")
+    return [*generalisation(found), at_floor]
 
 
 COMPARISON = figure(

@@ -17,59 +17,26 @@ What the paper leaves unsaid, and what is done here:
 
 from __future__ import annotations
 
+import functools
+
 from ...models import Deep
-from ...specs import spec
 from ...theory import bias_floor
-from ..arms import Arm
-from ..compared import Compared
-from ..contract import Verdict
-from ..sizes import Count, Sizes
-from ._figure import figure
+from ..sizes import lengths
+from ._figure import two_panels
 from ._scenarios import scenario_two
-from ._table2 import baseline, row
 
 DEPTH = 3
 
-
-@spec
-class Settings(Sizes):
-    """Sizes and lengths. Defaults are the paper's own; fields can be changed with --set."""
-
-    gd_epochs: Count = row("11a").epochs
-    sam_epochs: Count = row("11b").epochs
-
-
-PRESETS = {
-    "quick": Settings(seeds=2, width=50, d=10, n=60, n_test=1000, gd_epochs=50, sam_epochs=50),
-    "lab": Settings(seeds=3, gd_epochs=1_000, sam_epochs=3_000),
-    "paper": Settings(),
-}
-
-
-def arms(s: Settings) -> list[Arm]:
-    """Return both panels."""
-    return baseline(
-        s,
-        11,
-        Deep(depth=DEPTH, width=s.width),
-        lambda data: bias_floor(data, depth=DEPTH),
-        "floor, attained",
-        "SGD + weight decay",
-    )
-
-
-def verdicts(found: Compared) -> list[Verdict]:
-    """Judge the paper's claims about the figure."""
-    return scenario_two(found, much=True, bound_needs="paper")
-
-
-COMPARISON = figure(
+COMPARISON = two_panels(
     11,
+    lambda s: Deep(depth=DEPTH, width=s.width),
+    functools.partial(bias_floor, depth=DEPTH),
+    "floor, attained",
     title="Scenario II: three-layer ReLU network with bias in the first layer",
     claim="with three layers and a bias in the first, 1-SAM ends flatter than SGD with weight "
     "decay and generalises much worse",
-    arms=arms,
-    presets=PRESETS,
-    verdicts=verdicts,
+    quick={"width": 50, **lengths(gd=50, sam=50)},
+    lab={"seeds": 3, **lengths(gd=1_000, sam=3_000)},
+    verdicts=functools.partial(scenario_two, much=True, bound_needs="paper"),
 )
 EXPERIMENT = COMPARISON.experiment(__name__)

@@ -52,36 +52,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...models import Init, Params, TwoLayer
+from ...plots import Limits
 from ...specs import spec
 from ...theory import batch_norm_xor
+from ...theory.table2 import COLUMN_NORMS
 from ..arms import Arm
 from ..compared import Compared
-from ..contract import Verdict
-from ..judging import FRACTION, INTERPOLATES, THRESHOLD, above, below, near, on_minimum
-from ..sizes import Count, Positive, Sizes
-from ._figure import figure
-from ._figure2b import (
-    PRINTED_COLUMNS,
-    column_norms,
-    columns,
-    misalignment,
-    neurons,
-    other_columns,
-    patterns,
-    printed_neurons,
-)
+from ..contract import FRACTION, POSITIVE, Verdict
+from ..judging import AT_ONE, INTERPOLATES, THRESHOLD, How, Rule, judge, on_minimum
+from ..sizes import Count, Positive, Sizes, lengths
+from . import _batch_norm as batch_norm
+from ._batch_norm import Stage, because, over_infimum
+from ._figure import figure, small_figure
 from ._scenarios import unless_short
-from ._stages import Stage, because, over_infimum
 from ._table2 import row, trained
 
 ALIGNED = 0.1  # sine of the angle between a neuron and its feature
 LARGER = 0.5  # length of another column over the length of the first two
-POSITIVE = (0.0, np.inf)
 
 
 @spec
@@ -99,28 +91,8 @@ class Settings(Sizes):
 
 
 PRESETS = {
-    "quick": Settings(
-        seeds=2,
-        width=100,
-        d=10,
-        n=60,
-        n_test=1000,
-        sam_epochs=20,
-        sam_epochs_second=5,
-        usam_epochs=20,
-        usam_epochs_second=5,
-        half_epochs=20,
-        half_epochs_second=5,
-    ),
-    "lab": Settings(
-        seeds=3,
-        sam_epochs=5_000,
-        sam_epochs_second=100,
-        usam_epochs=500,
-        usam_epochs_second=100,
-        half_epochs=2_500,
-        half_epochs_second=2_500,
-    ),
+    "quick": small_figure(Settings, **lengths(sam=(20, 5), usam=(20, 5), half=(20, 5))),
+    "lab": Settings(seeds=3, **lengths(sam=(5_000, 100), usam=(500, 100), half=(2_500, 2_500))),
     "paper": Settings(),
 }
 
@@ -147,122 +119,100 @@ def arms(s: Settings) -> list[Arm]:
     return [
         arm("sam", "1-SAM"),
         arm("usam", "not normalised (ours)", ours=True, algorithm="usam"),
-        arm("half", "second radius halved (ours)", ours=True, last={"rho": s.half_rho}),
+        arm(
+            "half", "second radius halved (ours)", ours=True, last={"rho": s.half_rho}, own=("rho",)
+        ),
     ]
+
+
+class Question(NamedTuple):
+    """What is asked at each stage: a statement, its number for each seed, and what decides it."""
+
+    key: str
+    statement: str
+    values: Callable[[Compared, Stage], list[float]]
+    rule: Rule
+    within: Limits
+    paper: str = "yes"
+    of_weights: bool = True  # not asked where the weights are not readable
+    slow: bool = False  # only the preset that the stage needs can say that it fails
+
+
+def column(name: str) -> Callable[[Compared, Stage], list[float]]:
+    """Return what gives a column of the history at the end of a stage."""
+    return lambda found, stage: found.each(stage.arm, lambda run: stage.value(run, name))
+
+
+def weights(value: Callable[[Params], float]) -> Callable[[Compared, Stage], list[float]]:
+    """Return what gives a number of the weights at the end of a stage."""
+    return lambda found, stage: found.each(stage.arm, lambda run: value(stage.params(run)))
+
+
+OTHER_COLUMN = f"{COLUMN_NORMS[2] / COLUMN_NORMS[0]:.3f}"
+QUESTIONS = (
+    Question(
+        "interpolates", "a minimum is found (training loss)",
+        column("train_loss"), Rule("below", INTERPOLATES), POSITIVE, of_weights=False,
+    ),
+    Question(
+        "generalises", "it generalises (test error)",
+        column("test_error"), Rule("below", THRESHOLD), FRACTION, of_weights=False,
+    ),
+    Question(
+        "patterns", "the four largest neurons have the four signs of (w1, w2) (how many)",
+        weights(batch_norm.patterns), Rule("above", 3), (1, 4), "4", slow=True,
+    ),
+    Question(
+        "features", "the four largest neurons extract ±x1 ± x2 (largest sine of the angle)",
+        weights(batch_norm.misalignment), Rule("below", ALIGNED), FRACTION, "approximately",
+    ),
+    Question(
+        "columns", "the first two columns of W1 are the large ones (largest other over them)",
+        weights(batch_norm.other_columns), Rule("below", LARGER), POSITIVE, OTHER_COLUMN,
+    ),
+    Question(
+        "reaches_infimum", "the trace equals the xor network's, approximately (trace/infimum)",
+        over_infimum, AT_ONE, POSITIVE, "1", slow=True,
+    ),
+)  # fmt: skip
 
 
 def verdicts(found: Compared) -> list[Verdict]:
     """Judge the paper's claims about the figure at each stage."""
-    return [verdict for stage in STAGES for verdict in _judged(found, stage)]
-
-
-def _judged(found: Compared, stage: Stage) -> list[Verdict]:
-    fit, name = stage.fit(found), f"wen2023.fig2.{stage.key}"
-
-    def values(column: str) -> list[float]:
-        return found.each(stage.arm, lambda run: stage.value(run, column))
-
-    def weights(value: Callable[[Params], float]) -> list[float]:
-        return found.each(stage.arm, lambda run: value(stage.params(run)))
-
-    losses = values("train_loss")
-    why = because(found, stage) if fit and losses else ""
-
-    def settled(verdict: Verdict, needs: str = "lab") -> Verdict:
-        verdict = unless_short(found, verdict, stage.arm, needs, not stage.last)
-        verdict = on_minimum(verdict, losses, decisive=fit)
-        arm = found.arms[stage.arm]
-        if isinstance(arm, Arm) and arm.ours:
-            verdict = dataclasses.replace(verdict, paper="ours")
-        if found.decisive and (lost := stage.lost(found)):
-            return dataclasses.replace(verdict, reason=f"{lost} of {len(losses)} runs diverged")
-        return dataclasses.replace(verdict, because=why) if verdict.holds is False else verdict
-
-    def says(words: str) -> str:
-        return f"{stage.label}: {words}"
-
-    does = [
-        settled(
-            below(
-                f"{name}.interpolates",
-                says("a minimum is found (training loss)"),
-                losses,
-                INTERPOLATES,
-                decisive=fit,
-                within=POSITIVE,
-            )
-        ),
-        settled(
-            below(
-                f"{name}.generalises",
-                says("it generalises (test error)"),
-                values("test_error"),
-                THRESHOLD,
-                decisive=fit,
-                within=FRACTION,
-            )
-        ),
-    ]
-    if not stage.readable:
-        return does
     return [
-        *does,
-        settled(
-            above(
-                f"{name}.patterns",
-                says("the four largest neurons have the four signs of (w1, w2) (how many)"),
-                weights(patterns),
-                3,
-                decisive=fit,
-                within=(1, 4),
-                paper="4",
-            ),
-            stage.needs,
-        ),
-        settled(
-            below(
-                f"{name}.features",
-                says("the four largest neurons extract ±x1 ± x2 (largest sine of the angle)"),
-                weights(misalignment),
-                ALIGNED,
-                decisive=fit,
-                within=FRACTION,
-                paper="approximately",
-            )
-        ),
-        settled(
-            below(
-                f"{name}.columns",
-                says("the first two columns of W1 are the large ones (largest other over them)"),
-                weights(other_columns),
-                LARGER,
-                decisive=fit,
-                within=POSITIVE,
-                paper=f"{PRINTED_COLUMNS[2] / PRINTED_COLUMNS[0]:.3f}",
-            )
-        ),
-        settled(
-            near(
-                f"{name}.reaches_infimum",
-                says("the trace equals the xor network's, approximately (trace/infimum)"),
-                over_infimum(found, stage),
-                decisive=fit,
-            ),
-            stage.needs,
-        ),
+        _judged(found, stage, question)
+        for stage in STAGES
+        for question in QUESTIONS
+        if stage.readable or not question.of_weights
     ]
+
+
+def _judged(found: Compared, stage: Stage, asked: Question) -> Verdict:
+    fit, losses = stage.fit(found), column("train_loss")(found, stage)
+    arm = found.arms[stage.arm]
+    paper = "ours" if isinstance(arm, Arm) and arm.ours else asked.paper
+    claim, said = found.claim(f"{stage.key}.{asked.key}"), f"{stage.label}: {asked.statement}"
+    how: How = {"decisive": fit, "within": asked.within, "paper": paper}
+    verdict = judge(claim, said, asked.values(found, stage), asked.rule, **how)
+    needs = stage.needs if asked.slow else "lab"
+    verdict = unless_short(found, verdict, stage.arm, needs, not stage.last)
+    verdict = on_minimum(verdict, losses, decisive=fit)
+    if verdict.holds is False and losses:
+        return dataclasses.replace(verdict, because=because(found, stage))
+    return verdict
 
 
 def tables(found: Compared) -> dict[str, list[dict[str, Any]]]:
     """Return Figure 2b, the paper's rows and ours of the first seed, and the columns' norms."""
-    rows, norms = printed_neurons(), [column_norms("paper", [PRINTED_COLUMNS], None)]
+    rows = batch_norm.printed_neurons()
+    norms = [batch_norm.column_norms("paper", [COLUMN_NORMS], None)]
     for stage in STAGES:
         params = {seed: stage.params(run) for seed, run in found.runs[stage.arm].items()}
         for seed in list(params)[:1]:
-            rows += neurons(f"{stage.label}, seed {seed}", params[seed])
+            rows += batch_norm.neurons(f"{stage.label}, seed {seed}", params[seed])
         if params:
-            each = [columns(p) for p in params.values()]
-            norms.append(column_norms(stage.label, each, len(each)))
+            each = [batch_norm.columns(p) for p in params.values()]
+            norms.append(batch_norm.column_norms(stage.label, each, len(each)))
     return {"fig2b": rows, "fig2b-columns": norms}
 
 
@@ -282,8 +232,8 @@ def finding(found: Compared) -> str:
         said.append(
             f"{stage.label}: it {state} (training loss {loss:.2g}), test error {error:.3f}, trace "
             f"{np.mean(over_infimum(found, stage)):.2f} of the xor network's infimum, largest sine "
-            f"{np.mean([misalignment(p) for p in params]):.2f}, largest other column "
-            f"{np.mean([other_columns(p) for p in params]):.2f} of the first two"
+            f"{np.mean([batch_norm.misalignment(p) for p in params]):.2f}, largest other column "
+            f"{np.mean([batch_norm.other_columns(p) for p in params]):.2f} of the first two"
         )
     return "; ".join(said) + "."
 

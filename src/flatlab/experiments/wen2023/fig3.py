@@ -14,6 +14,7 @@ Expected: training loss below 1e-12 and trace at the floor within 1e-6 for every
 Nothing is trained: the networks of Theorem 4.1 are built in float64. What the paper leaves unsaid:
 - How many points, and which labels: here twelve evenly spaced points on the unit circle with
   alternating labels 1 and −1. ε must be below their margin 1 − cos(2π/12) = 0.134.
+- The largest ε is 0.1, and three quarters of the margin with more than twelve points.
 - The share is counted on an even grid of the circle.
 - The exponent is the least-squares slope of log share against log ε, over the values of ε at which
   the arcs do not overlap.
@@ -28,6 +29,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from ...errors import UserError
 from ...plots import Plot
 from ...specs import spec
 from ...theory import bias_floor
@@ -35,11 +37,20 @@ from ...theory.constructions import memorising
 from ...theory.pictures import memorising_on_the_circle
 from ...theory.sights import circle_points, circle_regions
 from ...training.run import Run
-from ..contract import Experiment, Findings, Planned, Verdict, too_small
+from ..contract import Experiment, Findings, Fit, Planned, Verdict, too_small
 
+LARGEST = 0.1  # ε, where points are far enough apart
 LOSS = 1e-12
 TRACE = 1e-6
 EXPONENT = 0.01
+STATEMENTS = {
+    "interpolates": "the network outputs the right label on the training set (largest training "
+    "loss)",
+    "zero_outside": "f = 0 outside the arcs in which one neuron is active (largest |f| there)",
+    "flattest": "the trace is the least of all interpolating networks, for every ε (largest "
+    "relative distance)",
+    "shrinks": "the share of the circle where f ≠ 0 falls to 0 like √ε (exponent)",
+}
 
 
 @spec
@@ -48,7 +59,7 @@ class Settings:
 
     n: Annotated[int, Field(ge=3, le=10_000)] = 12
     n_test: Annotated[int, Field(ge=10, le=10**8)] = 1_000_000
-    epsilon: Annotated[float, Field(gt=0)] = 0.1
+    epsilon: Annotated[float, Field(gt=0)] | None = None  # None: it follows from n
     halvings: Annotated[int, Field(ge=2, le=40)] = 10
 
 
@@ -61,25 +72,32 @@ PRESETS = {
 
 @dataclasses.dataclass(frozen=True)
 class Caps:
-    """The memorising network for one ε.
-
-    Attributes:
-        epsilon: Width of the spikes.
-        share: The share of the circle where f ≠ 0.
-        arcs: n arcs of angle 2 arccos(1 − ε), as a share of the circle; above 1 they overlap.
-        outside: Largest |f| outside the arcs.
-        trace: Tr ∇²L.
-        floor: The smallest trace of all interpolating networks.
-        loss: Training loss.
-    """
+    """The memorising network for one ε."""
 
     epsilon: float
-    share: float
-    arcs: float
-    outside: float
+    share: float  # of the circle where f ≠ 0
+    arcs: float  # n arcs of angle 2 arccos(1 − ε), as a share of the circle; above 1 they overlap
+    outside: float  # the largest |f| outside the arcs
     trace: float
-    floor: float
+    floor: float  # the smallest trace of all interpolating networks
     loss: float
+
+
+def largest_epsilon(s: Settings) -> float:
+    """Return the largest ε: the given one, or one that fits the distance of the points.
+
+    >>> largest_epsilon(Settings(n=12)), round(largest_epsilon(Settings(n=20)), 6)
+    (0.1, 0.036708)
+    """
+    margin = float(1 - np.cos(2 * np.pi / s.n))
+    if s.epsilon is None:
+        return min(LARGEST, 0.75 * margin)
+    if s.epsilon >= margin:
+        raise UserError(
+            f"epsilon must be < {margin:.6g}, the margin of {s.n} points on the circle, got "
+            f"{s.epsilon:g}: give a smaller one, or none to have it follow from n"
+        )
+    return s.epsilon
 
 
 def plan(s: Settings) -> list[Planned]:
@@ -95,7 +113,7 @@ def networks(s: Settings) -> list[Caps]:
     gap = 2 * np.pi / s.n
     nearest = np.abs((theta + gap / 2) % gap - gap / 2)  # angle to the nearest training point
     found = []
-    for epsilon in s.epsilon / 2.0 ** np.arange(s.halvings):
+    for epsilon in largest_epsilon(s) / 2.0 ** np.arange(s.halvings):
         made = memorising(data, epsilon=float(epsilon))
         f = made.outputs(ring)
         # 1e-6, because near 1 a float64 cosine cannot resolve smaller angles.
@@ -136,7 +154,7 @@ def analyse(s: Settings, preset: str, runs: Mapping[str, Run]) -> Findings:
     slope = exponent(found)
     said = "exponent unknown: the arcs overlap" if slope is None else f"exponent {slope:.4f}"
     return Findings(
-        judged(found, not too_small(s, preset, PRESETS)),
+        judged(found, Fit(too_small(s, preset, PRESETS))),
         {"fig3": [dataclasses.asdict(each) for each in found]},
         (picture(s, found),),
         finding=f"ε from {found[0].epsilon:.3g} to {found[-1].epsilon:.3g}: f ≠ 0 on "
@@ -153,55 +171,30 @@ def picture(s: Settings, found: list[Caps]) -> Plot:
     return memorising_on_the_circle("fig3", circle_regions(s.n, tuple(shown)))
 
 
-def judged(found: list[Caps], decisive: bool) -> tuple[Verdict, ...]:
+def judged(found: list[Caps], decisive: Fit) -> tuple[Verdict, ...]:
     """Judge the networks; nothing is random, so there is no interval."""
-
-    def verdict(
-        name: str, statement: str, paper: str, value: float | None, holds: bool | None
-    ) -> Verdict:
-        if not decisive:
-            holds, reason = None, "the sizes are smaller than in the preset lab"
-        elif holds is None:
-            reason = "the arcs overlap at all values of ε but one"
-        else:
-            reason = "computed, not sampled"
-        return Verdict(f"wen2023.fig3.{name}", statement, paper, value, None, None, holds, reason)
-
     loss = max(each.loss for each in found)
     outside = max(each.outside for each in found)
     far = max(abs(each.trace / each.floor - 1) for each in found)
     slope = exponent(found)
-    return (
-        verdict(
-            "interpolates",
-            "the network outputs the right label on the training set (largest training loss)",
-            "0",
-            loss,
-            loss < LOSS,
-        ),
-        verdict(
-            "zero_outside",
-            "f = 0 outside the arcs in which one neuron is active (largest |f| there)",
-            "0",
-            outside,
-            outside == 0,
-        ),
-        verdict(
-            "flattest",
-            "the trace is the least of all interpolating networks, for every ε (largest relative "
-            "distance)",
-            "0",
-            far,
-            far < TRACE,
-        ),
-        verdict(
-            "shrinks",
-            "the share of the circle where f ≠ 0 falls to 0 like √ε (exponent)",
-            "0.5",
-            slope,
-            None if slope is None else abs(slope - 0.5) < EXPONENT,
-        ),
-    )
+    shrinks = None if slope is None else abs(slope - 0.5) < EXPONENT
+    claims: dict[str, tuple[str, float | None, bool | None]] = {
+        "interpolates": ("0", loss, loss < LOSS),
+        "zero_outside": ("0", outside, outside == 0),
+        "flattest": ("0", far, far < TRACE),
+        "shrinks": ("0.5", slope, shrinks),
+    }
+    made = []
+    for name, (paper, value, holds) in claims.items():
+        if not decisive:
+            holds, reason = None, decisive.why
+        elif holds is None:
+            reason = "the arcs overlap at all values of ε but one"
+        else:
+            reason = "computed, not sampled"
+        claim, said = f"wen2023.fig3.{name}", STATEMENTS[name]
+        made.append(Verdict(claim, said, paper, value, None, None, holds, reason))
+    return tuple(made)
 
 
 EXPERIMENT = Experiment(
@@ -214,4 +207,5 @@ EXPERIMENT = Experiment(
     plan=plan,
     analyse=analyse,
     module=__name__,
+    complete=lambda s: dataclasses.replace(s, epsilon=largest_epsilon(s)),
 )

@@ -19,61 +19,26 @@ What the paper leaves unsaid, and what is done here:
 
 from __future__ import annotations
 
+import functools
+
 from ...models import TwoLayer
-from ...specs import spec
 from ...theory import bias_floor
-from ..arms import Arm
-from ..compared import Compared
-from ..contract import Verdict
-from ..sizes import Count, Epochs, Sizes
-from ._figure import figure
+from ..sizes import lengths
+from ._figure import two_panels
 from ._scenarios import scenario_two
-from ._table2 import baseline, row
 
-
-@spec
-class Settings(Sizes):
-    """Sizes and lengths. Defaults are the paper's own; fields can be changed with --set."""
-
-    gd_epochs: Count = row("4a").epochs
-    sam_epochs: Count = row("4b").epochs
-    sam_epochs_second: Epochs = row("4b", 1).epochs
-
-
-PRESETS = {
-    "quick": Settings(
-        seeds=2,
-        width=100,
-        d=10,
-        n=60,
-        n_test=1000,
-        gd_epochs=400,
-        sam_epochs=200,
-        sam_epochs_second=200,
-    ),
-    "lab": Settings(seeds=3, gd_epochs=20_000, sam_epochs=80_000, sam_epochs_second=160_000),
-    "paper": Settings(),
-}
-
-
-def arms(s: Settings) -> list[Arm]:
-    """Return both panels."""
-    return baseline(s, 4, TwoLayer(width=s.width), bias_floor, "floor, attained")
-
-
-def verdicts(found: Compared) -> list[Verdict]:
-    """Judge the paper's claims about the figure."""
-    return scenario_two(found, fails=True, degrades_after=4000)
-
-
-COMPARISON = figure(
+COMPARISON = two_panels(
     4,
+    lambda s: TwoLayer(width=s.width),
+    bias_floor,
+    "floor, attained",
     title="Scenario II: two-layer ReLU network with bias",
     claim="with bias, 1-SAM ends flatter than gradient descent with weight decay, at the trace's "
     "lower bound, and generalises worse, with a test error that grows after epoch 4,000",
-    arms=arms,
-    presets=PRESETS,
-    verdicts=verdicts,
+    descent="GD + weight decay",
+    quick=lengths(gd=400, sam=(200, 200)),
+    lab={"seeds": 3, **lengths(gd=20_000, sam=(80_000, 160_000))},
+    verdicts=functools.partial(scenario_two, fails=True, degrades_after=4000),
     scores=True,
 )
 EXPERIMENT = COMPARISON.experiment(__name__)

@@ -35,63 +35,21 @@ What the paper leaves unsaid, and what is done here:
 
 from __future__ import annotations
 
+import functools
+
 from ...models import TwoLayer
-from ...specs import spec
-from ..arms import Arm
-from ..compared import Compared
-from ..contract import Verdict
-from ..sizes import Count, Epochs, Sizes
-from ._figure import figure
+from ..sizes import lengths
+from ._figure import two_panels
 from ._scenarios import scenario_two
-from ._table2 import baseline, row
 
-
-@spec
-class Settings(Sizes):
-    """Sizes and lengths. Defaults are the paper's own; fields can be changed with --set."""
-
-    gd_epochs: Count = row("5a").epochs
-    sam_epochs: Count = row("5b").epochs
-    sam_epochs_second: Epochs = row("5b", 1).epochs
-    sam_epochs_third: Epochs = row("5b", 2).epochs
-
-
-PRESETS = {
-    "quick": Settings(
-        seeds=2,
-        width=100,
-        d=10,
-        n=60,
-        n_test=1000,
-        gd_epochs=200,
-        sam_epochs=100,
-        sam_epochs_second=100,
-        sam_epochs_third=20,
-    ),
-    "lab": Settings(seeds=6, gd_epochs=3_000),
-    "paper": Settings(),
-}
-
-
-def arms(s: Settings) -> list[Arm]:
-    """Return both panels."""
-    return baseline(
-        s, 5, TwoLayer(width=s.width, activation="softplus"), descent="SGD + weight decay"
-    )
-
-
-def verdicts(found: Compared) -> list[Verdict]:
-    """Judge the paper's claims about the figure."""
-    return scenario_two(found, fails=True, degrades_after=4000)
-
-
-COMPARISON = figure(
+COMPARISON = two_panels(
     5,
+    lambda s: TwoLayer(width=s.width, activation="softplus"),
     title="Scenario II: two-layer softplus network with bias",
     claim="with bias and softplus, 1-SAM ends flatter than SGD with weight decay and generalises "
     "worse",
-    arms=arms,
-    presets=PRESETS,
-    verdicts=verdicts,
+    quick=lengths(gd=200, sam=(100, 100, 20)),
+    lab={"seeds": 6, **lengths(gd=3_000)},
+    verdicts=functools.partial(scenario_two, fails=True, degrades_after=4000),
 )
 EXPERIMENT = COMPARISON.experiment(__name__)

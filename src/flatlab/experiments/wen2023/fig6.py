@@ -31,25 +31,24 @@ What the paper leaves unsaid, and what is done here:
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
-from ...data import Dataset
 from ...models import Init, Params, TwoLayer
 from ...specs import spec
 from ...theory import layer_norm_floor
 from ...training.run import Run
 from ..arms import Arm
 from ..compared import Compared
-from ..contract import Verdict
-from ..judging import above, near
-from ..sizes import Count, Positive, Sizes
-from ._figure import figure, panels_of
-from ._scenarios import generalises
+from ..contract import POSITIVE, Verdict
+from ..judging import above, reaches_floor
+from ..sizes import Count, Positive, Sizes, lengths
+from ._figure import figure, panels_of, small_figure
+from ._scenarios import generalisation
 from ._table2 import row, trained
 
-NEARLY = 0.01  # test error below which a network generalises almost perfectly
 SCALE = 0.01  # of the initial first layer in 6a
 LIMIT = 10.0  # of the first layer's norm in 6b
 
@@ -66,17 +65,7 @@ class Settings(Sizes):
 
 
 PRESETS = {
-    "quick": Settings(
-        seeds=2,
-        width=100,
-        d=10,
-        n=60,
-        n_test=1000,
-        free_epochs=200,
-        held_epochs=50,
-        held_epochs_second=50,
-        held_epochs_third=50,
-    ),
+    "quick": small_figure(Settings, **lengths(free=200, held=(50, 50, 50))),
     "lab": Settings(seeds=6, free_epochs=20_000),
     "paper": Settings(),
 }
@@ -87,10 +76,8 @@ def arms(s: Settings) -> list[Arm]:
 
     def arm(key: str, panel: str, label: str, init: Init, **changes: Any) -> Arm:
         arch = TwoLayer(width=s.width, norm="layer", ln_epsilon=s.ln_epsilon, init=init)
+        floor = functools.partial(layer_norm_floor, epsilon=s.ln_epsilon)
         return trained(s, key, panel, label, arch, floor, "floor, attained", **changes)
-
-    def floor(data: Dataset) -> float:
-        return layer_norm_floor(data, s.ln_epsilon)
 
     held = "a first layer of norm 10"
     return [
@@ -120,29 +107,15 @@ def growth(run: Run) -> float:
 
 def verdicts(found: Compared) -> list[Verdict]:
     """Judge the paper's claims about the figure."""
-    judged = [v for arm in panels_of(found) for v in generalises(found, arm, NEARLY)]
+    judged = generalisation(found)
     judged += [
-        near(
-            f"wen2023.fig6.{arm.key}_reaches_bound",
-            f"1-SAM with {arm.label} reaches the lower bound of the trace, approximately "
-            "(trace/bound)",
-            found.over_floor(arm.key),
-            decisive=found.fit(arm.key),
-        )
+        reaches_floor(found, arm.key, f"{arm.key}_reaches_bound", f"1-SAM with {arm.label}")
         for arm in panels_of(found)
     ]
-    judged.append(
-        above(
-            "wen2023.fig6.norm_grows",
-            "in standard training the first layer's norm grows (final over initial)",
-            found.each("free", growth),
-            1,
-            decisive=found.fit("free"),
-            within=(0.0, np.inf),
-            paper="the norm increases",
-        )
-    )
-    return judged
+    claim, ratios, fit = found.claim("norm_grows"), found.each("free", growth), found.fit("free")
+    said = "in standard training the first layer's norm grows (final over initial)"
+    grows = "the norm increases"
+    return [*judged, above(claim, said, ratios, 1, decisive=fit, within=POSITIVE, paper=grows)]
 
 
 def tables(found: Compared) -> dict[str, list[dict[str, Any]]]:

@@ -30,10 +30,10 @@ from ...theory import bias_floor, no_bias_floor
 from ...training.run import Run
 from ..arms import Arm
 from ..compared import Compared
-from ..contract import Verdict
-from ..judging import above, below, near
+from ..contract import POSITIVE, Verdict
+from ..judging import How, above, below, reaches_floor
 from ..sizes import Count, Sizes
-from ._figure import figure
+from ._figure import figure, small_figure
 from ._table2 import row, trained
 
 MUCH = 2.0  # ratio of test losses that counts as much better
@@ -50,9 +50,7 @@ class Settings(Sizes):
 
 
 PRESETS = {
-    "quick": Settings(
-        seeds=2, width=100, d=5, n=60, n_test=1000, no_bias_epochs=200, bias_epochs=200
-    ),
+    "quick": small_figure(Settings, d=5, no_bias_epochs=200, bias_epochs=200),
     "lab": Settings(seeds=6, no_bias_epochs=10_000, bias_epochs=10_000),
     "paper": Settings(),
 }
@@ -77,31 +75,17 @@ def relative_loss(run: Run) -> float:
 
 def verdicts(found: Compared) -> list[Verdict]:
     """Judge the paper's claims about the figure."""
-    return [
-        below(
-            "wen2023.fig7.no_bias_generalises",
-            "1-SAM without bias generalises (test loss over the mean of y²)",
-            found.each("no_bias", relative_loss),
-            SMALL,
-            decisive=found.fit("no_bias"),
-            within=(0.0, np.inf),
-        ),
-        above(
-            "wen2023.fig7.bias_worse",
-            "1-SAM generalises much worse with bias (ratio of test losses, with to without)",
-            [b / a for a, b in found.pairs("no_bias", "bias", "test_loss")],
-            MUCH,
-            decisive=found.fit("no_bias", "bias"),
-            within=(0.0, np.inf),
-            paper="much worse",
-        ),
-        near(
-            "wen2023.fig7.reaches_bound",
-            "1-SAM with bias reaches the lower bound of the trace, approximately (trace/bound)",
-            found.over_floor("bias"),
-            decisive=found.fit("bias"),
-        ),
-    ]
+    claim, fit = found.claim("no_bias_generalises"), found.fit("no_bias")
+    said = "1-SAM without bias generalises (test loss over the mean of y²)"
+    losses = found.each("no_bias", relative_loss)
+    does = below(claim, said, losses, SMALL, decisive=fit, within=POSITIVE)
+    claim, fit, paper = found.claim("bias_worse"), found.fit("no_bias", "bias"), "much worse"
+    said = "1-SAM generalises much worse with bias (ratio of test losses, with to without)"
+    ratios = found.ratios("no_bias", "bias", "test_loss")
+    absent = "the ratio is undefined: the test loss without bias is 0 in every seed"
+    how: How = {"decisive": fit, "within": POSITIVE, "paper": paper, "absent": absent}
+    worse = above(claim, said, ratios, MUCH, **how)
+    return [does, worse, reaches_floor(found, "bias", "reaches_bound", "1-SAM with bias")]
 
 
 COMPARISON = figure(

@@ -24,52 +24,24 @@ from __future__ import annotations
 
 from ...losses import Logistic
 from ...models import TwoLayer
-from ...specs import spec
 from ...theory import logistic_floor, no_bias_floor
-from ..arms import Arm
-from ..sizes import Count, Sizes
-from ._figure import figure
+from ..sizes import lengths
+from ._figure import two_panels
 from ._scenarios import scenario_one
-from ._table2 import baseline, row
 
 LOSS = Logistic(smoothing=0.2)
 
-
-@spec
-class Settings(Sizes):
-    """Sizes and lengths. Defaults are the paper's own; fields can be changed with --set."""
-
-    gd_epochs: Count = row("8a").epochs
-    sam_epochs: Count = row("8b").epochs
-
-
-PRESETS = {
-    "quick": Settings(seeds=2, width=100, d=10, n=60, n_test=1000, gd_epochs=100, sam_epochs=200),
-    "lab": Settings(seeds=3, gd_epochs=3_000, sam_epochs=10_000),
-    "paper": Settings(),
-}
-
-
-def arms(s: Settings) -> list[Arm]:
-    """Return both panels."""
-    return baseline(
-        s,
-        8,
-        TwoLayer(width=s.width, bias=False),
-        lambda data: logistic_floor(data, LOSS.smoothing, no_bias_floor),
-        "floor, reached only on kinks",
-        "SGD + weight decay",
-        LOSS,
-    )
-
-
-COMPARISON = figure(
+COMPARISON = two_panels(
     8,
+    lambda s: TwoLayer(width=s.width, bias=False),
+    lambda data: logistic_floor(data, LOSS.smoothing, no_bias_floor),
+    "floor, reached only on kinks",
     title="Scenario I with the logistic loss: no bias",
     claim="without bias and with the logistic loss, SGD with weight decay and 1-SAM both "
     "generalise, and the trace falls under both",
-    arms=arms,
-    presets=PRESETS,
+    loss=LOSS,
+    quick=lengths(gd=100, sam=200),
+    lab={"seeds": 3, **lengths(gd=3_000, sam=10_000)},
     verdicts=scenario_one,
 )
 EXPERIMENT = COMPARISON.experiment(__name__)

@@ -23,61 +23,28 @@ What the paper leaves unsaid, and what is done here:
 
 from __future__ import annotations
 
+import functools
+
 from ...losses import Logistic
 from ...models import TwoLayer
-from ...specs import spec
 from ...theory import logistic_floor
-from ..arms import Arm
-from ..compared import Compared
-from ..contract import Verdict
-from ..sizes import Count, Sizes
-from ._figure import figure
+from ..sizes import lengths
+from ._figure import two_panels
 from ._scenarios import scenario_two
-from ._table2 import baseline, row
 
 LOSS = Logistic(smoothing=0.2)
 
-
-@spec
-class Settings(Sizes):
-    """Sizes and lengths. Defaults are the paper's own; fields can be changed with --set."""
-
-    gd_epochs: Count = row("9a").epochs
-    sam_epochs: Count = row("9b").epochs
-
-
-PRESETS = {
-    "quick": Settings(seeds=2, width=100, d=10, n=60, n_test=1000, gd_epochs=200, sam_epochs=200),
-    "lab": Settings(seeds=6, gd_epochs=3_000, sam_epochs=20_000),
-    "paper": Settings(),
-}
-
-
-def arms(s: Settings) -> list[Arm]:
-    """Return both panels."""
-    return baseline(
-        s,
-        9,
-        TwoLayer(width=s.width),
-        lambda data: logistic_floor(data, LOSS.smoothing),
-        "floor, attained",
-        "SGD + weight decay",
-        LOSS,
-    )
-
-
-def verdicts(found: Compared) -> list[Verdict]:
-    """Judge the paper's claims about the figure."""
-    return scenario_two(found, much=True, degrades_after=2000)
-
-
-COMPARISON = figure(
+COMPARISON = two_panels(
     9,
+    lambda s: TwoLayer(width=s.width),
+    lambda data: logistic_floor(data, LOSS.smoothing),
+    "floor, attained",
     title="Scenario II with the logistic loss: bias",
     claim="with bias and the logistic loss, 1-SAM ends flatter than SGD with weight decay and "
     "generalises much worse, with a test error that grows after epoch 2,000",
-    arms=arms,
-    presets=PRESETS,
-    verdicts=verdicts,
+    loss=LOSS,
+    quick=lengths(gd=200, sam=200),
+    lab={"seeds": 6, **lengths(gd=3_000, sam=20_000)},
+    verdicts=functools.partial(scenario_two, much=True, degrades_after=2000),
 )
 EXPERIMENT = COMPARISON.experiment(__name__)

@@ -43,9 +43,9 @@ from ..choices import BASE, Case, finding, picture, table, varied, verdict
 from ..compared import Compared
 from ..contract import Verdict
 from ..judging import NEAR, near
-from ..sizes import Count
+from ..sizes import Count, lengths
 from . import table1
-from ._variations import SAM, VARIATIONS
+from ._variations import ASCENDING, VARIATIONS
 
 LOG = LogGrid(per_decade=0, regular=10)
 THRESHOLDS = (0.05, 0.2)
@@ -59,35 +59,13 @@ class Settings(table1.Settings):
     largest_test: Annotated[int, Field(ge=100)] = 100_000  # a tenth and a hundredth are tried too
 
 
+SHORT = lengths(gd=20, no_bias=10, bias=(10, 10), batch_norm=(10, 0), layer_norm=4)
+LONG = lengths(gd=12_000, no_bias=2_000, bias=(3_000, 6_000), batch_norm=(750, 0), layer_norm=300)
 PRESETS = {
     "quick": Settings(
-        seeds=1,
-        width=40,
-        batch_norm_width=30,
-        d=6,
-        n=30,
-        n_test=200,
-        largest_test=1000,
-        gd_epochs=20,
-        no_bias_epochs=10,
-        bias_epochs=10,
-        bias_epochs_second=10,
-        batch_norm_epochs=10,
-        batch_norm_epochs_second=0,
-        layer_norm_epochs=4,
+        seeds=1, width=40, batch_norm_width=30, d=6, n=30, n_test=200, largest_test=1000, **SHORT
     ),
-    "lab": Settings(
-        seeds=3,
-        batch_norm_width=200,
-        n_test=5_000,
-        gd_epochs=12_000,
-        no_bias_epochs=2_000,
-        bias_epochs=3_000,
-        bias_epochs_second=6_000,
-        batch_norm_epochs=750,
-        batch_norm_epochs_second=0,
-        layer_norm_epochs=300,
-    ),
+    "lab": Settings(seeds=3, batch_norm_width=200, n_test=5_000, **LONG),
 }
 
 
@@ -135,11 +113,6 @@ STATEMENTS = {
 }
 
 
-def test_sets(s: Settings) -> list[int]:
-    """Return the sizes of the test sets that are tried."""
-    return [s.largest_test // 100, s.largest_test // 10, s.largest_test]
-
-
 def _with_error(error: Callable[[Run], float]) -> Callable[[Run], Run]:
     """Return a function that replaces the test error at a run's end."""
 
@@ -164,8 +137,9 @@ def _zero_is_right(run: Run) -> float:
 
 def read_again(s: Settings) -> list[tuple[str, str, str, Callable[[Run], Run]]]:
     """Return the variations without training: choice, key, label, and the change to a base run."""
-    sizes = [("test_set", f"test_{size}", f"{size:,} points", _on(size)) for size in test_sets(s)]
-    return [*sizes, ("zero_output", "zero", "f = 0 counts as right", _zero_is_right)]
+    sizes = [s.largest_test // 100, s.largest_test // 10, s.largest_test]
+    sets = [("test_set", f"test_{n}", f"{n:,} points", _on(n)) for n in sizes]
+    return [*sets, ("zero_output", "zero", "f = 0 counts as right", _zero_is_right)]
 
 
 def arms(s: Settings) -> list[AnyArm]:
@@ -179,7 +153,7 @@ def arms(s: Settings) -> list[AnyArm]:
             for v in VARIATIONS
             if scenario.key in v.scenarios
         ]
-        if scenario.key in SAM:
+        if scenario.key in ASCENDING:
             made += [
                 Derived(f"{scenario.key}-{key}", f"{scenario.label}: {label}", base.key, change)
                 for _, key, label, change in read_again(s)
@@ -200,7 +174,7 @@ def cases(found: Compared) -> list[Case]:
         base = case(BASE, BASE, BASE)
         tried = [v for v in VARIATIONS if scenario.key in v.scenarios]
         made += [base, *(case(v.choice, v.key, v.label) for v in tried)]
-        if scenario.key in SAM:
+        if scenario.key in ASCENDING:
             again = read_again(found.settings)
             made += [case(choice, key, label, BASE) for choice, key, label, _ in again]
             made += [
@@ -227,9 +201,13 @@ def judged(found: Compared, tried: list[Case]) -> dict[str, Verdict]:
 def _sharpness(found: Compared, tried: list[Case]) -> Verdict:
     """Judge the network whose Hessian trace is farthest from its Gauss–Newton part."""
     ratios = {
-        case.scenario.label: [run.final["trace"] / run.final["trace_ggn"] for run in case.runs]
+        case.scenario.label: [
+            run.final["trace"] / run.final["trace_ggn"]
+            for run in case.runs
+            if run.final["trace_ggn"]  # 0 if no neuron is alive
+        ]
         for case in tried
-        if case.choice == BASE and case.scenario.key in SAM
+        if case.choice == BASE and case.scenario.key in ASCENDING
     }
     where = max(ratios, key=lambda key: max((abs(r - 1) for r in ratios[key]), default=0.0))
     made = near(
@@ -258,17 +236,13 @@ def tables(found: Compared) -> dict[str, list[dict[str, Any]]]:
 
 def plots(found: Compared) -> tuple[Plot, ...]:
     """Return a picture for each scenario."""
-    tried = cases(found)
+    tried = [case for case in cases(found) if case.choice != "threshold"]
     return tuple(
         picture(
             f"sensitivity-{scenario.key}",
             f"{scenario.label}: {'generalises' if scenario.generalises else 'does not generalise'}."
             " On what does that depend?",
-            [
-                case
-                for case in tried
-                if case.scenario.key == scenario.key and case.choice != "threshold"
-            ],
+            [case for case in tried if case.scenario.key == scenario.key],
         )
         for scenario in scenarios(found.settings)
     )
@@ -277,13 +251,9 @@ def plots(found: Compared) -> tuple[Plot, ...]:
 def told(found: Compared) -> str:
     """Say on which choices the answers depend."""
     made = judged(found, cases(found))
-    named = [(choice, verdict) for choice, verdict in made.items() if choice != BASE]
-    return _finding(made[BASE], named)
-
-
-def _finding(base: Verdict, named: list[tuple[str, Verdict]]) -> str:
+    base = made.pop(BASE)
     begin = "" if base.holds else f"The base gives no clear answer: {base.reason}. "
-    return begin + finding(named, "no answer of Table 1 depends on")
+    return begin + finding(list(made.items()), "no answer of Table 1 depends on")
 
 
 COMPARISON = Comparison(

@@ -33,6 +33,7 @@ What the paper leaves unsaid, and what is done here:
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...data import Dataset
@@ -43,11 +44,12 @@ from ...theory import batch_norm_xor, bias_floor, layer_norm_floor, no_bias_floo
 from ...training.schedule import Phase
 from ..arms import AnyArm, Arm, Comparison, Derived, trained_on
 from ..compared import Compared, first_phase
-from ..contract import Verdict
-from ..judging import FRACTION, THRESHOLD, Rule, below, judge, near, on_minimum
+from ..contract import FRACTION, Fit, Verdict
+from ..judging import BOUND, THRESHOLD, How, Rule, flatter, judge, near, on_minimum
 from ..showing import CURVES, NAMES, score, through_training
-from ..sizes import Count, Epochs, Positive, Sizes
-from ._stages import second_phase
+from ..sizes import Count, Epochs, Positive, Sizes, lengths
+from ._batch_norm import second_phase
+from ._figure import small_figure
 from ._table2 import schedule as of_table2
 
 
@@ -67,28 +69,13 @@ class Settings(Sizes):
 
 
 PRESETS = {
-    "quick": Settings(
-        seeds=2,
-        width=100,
-        d=10,
-        n=60,
-        n_test=1000,
-        gd_epochs=400,
-        no_bias_epochs=200,
-        bias_epochs=200,
-        bias_epochs_second=200,
-        batch_norm_epochs=20,
-        batch_norm_epochs_second=5,
-        layer_norm_epochs=50,
+    "quick": small_figure(
+        Settings,
+        **lengths(gd=400, no_bias=200, bias=(200, 200), batch_norm=(20, 5), layer_norm=50),
     ),
     "lab": Settings(
         seeds=3,
-        gd_epochs=20_000,
-        no_bias_epochs=20_000,
-        bias_epochs=80_000,
-        bias_epochs_second=160_000,
-        batch_norm_epochs=5_000,
-        batch_norm_epochs_second=100,
+        **lengths(gd=20_000, no_bias=20_000, bias=(80_000, 160_000), batch_norm=(5_000, 100)),
     ),
     "paper": Settings(),
 }
@@ -115,48 +102,39 @@ FIRST = "sim_bn-sam-first"  # Sim-BN is judged at the end of its first phase
 
 def architecture(key: str, s: Settings) -> TwoLayer:
     """Return a network."""
-    init = Init(gamma_scale=s.gamma_scale)
     norms: dict[str, Any] = {"sim_bn": "batch", "sim_ln": "layer"}
-    return TwoLayer(
-        width=s.width,
-        bias=key != "no_bias",
-        norm=norms.get(key),
-        ln_epsilon=s.ln_epsilon,
-        init=init,
-    )
+    bias, norm, init = key != "no_bias", norms.get(key), Init(gamma_scale=s.gamma_scale)
+    return TwoLayer(width=s.width, bias=bias, norm=norm, ln_epsilon=s.ln_epsilon, init=init)
 
 
 def schedule(key: str, algorithm: str, s: Settings) -> tuple[Phase, ...]:
     """Return the rows of the paper's Table 2 for one network and algorithm."""
     if algorithm == "gd":  # Figure 4a has the same row
         return of_table2("1a", [s.gd_epochs])
-    match key:
-        case "no_bias":
-            return of_table2("1b", [s.no_bias_epochs])
-        case "bias":
-            return of_table2("4b", [s.bias_epochs, s.bias_epochs_second])
-        case "sim_bn":
-            return of_table2("2a", [s.batch_norm_epochs, s.batch_norm_epochs_second])
-        case _:
-            return of_table2("6b", [s.layer_norm_epochs] * 3, max_first_layer_norm=10.0)
+    if key == "sim_ln":
+        return of_table2("6b", [s.layer_norm_epochs] * 3, max_first_layer_norm=10.0)
+    rows = {
+        "no_bias": ("1b", [s.no_bias_epochs]),
+        "bias": ("4b", [s.bias_epochs, s.bias_epochs_second]),
+        "sim_bn": ("2a", [s.batch_norm_epochs, s.batch_norm_epochs_second]),
+    }
+    return of_table2(*rows[key])
 
 
 def arm(key: str, algorithm: str, s: Settings) -> Arm:
     """Return a network trained by an algorithm."""
     network = NETWORKS[key]
-
-    def floor(data: Dataset) -> float:
-        if key == "sim_bn":
-            return batch_norm_xor(data)
-        if key == "sim_ln":
-            return layer_norm_floor(data, s.ln_epsilon)
-        return bias_floor(data) if key == "bias" else no_bias_floor(data)
-
+    floors: dict[str, Callable[[Dataset], float]] = {
+        "no_bias": no_bias_floor,
+        "bias": bias_floor,
+        "sim_bn": batch_norm_xor,
+        "sim_ln": lambda data: layer_norm_floor(data, s.ln_epsilon),
+    }
     return Arm(
         f"{key}-{algorithm}",
         ALGORITHMS[algorithm],
         trained_on("xor", s, architecture(key, s), schedule(key, algorithm, s)),
-        floor,
+        floors[key],
         algorithm,
         network.reference,
         ours=algorithm == "gd" and key.startswith("sim"),
@@ -198,45 +176,32 @@ def tables(found: Compared) -> dict[str, list[dict[str, Any]]]:
 def verdicts(found: Compared) -> list[Verdict]:
     """Judge each network's answer, whether floors are reached, and which algorithm ends flatter."""
     fit = {key: found.fit(f"{key}-sam", f"{key}-gd") for key in NETWORKS}
+    said = "with bias, 1-SAM's minimum is flatter than gradient descent's (trace ratio)"
     return [
         *(_generalises(found, key, fit[key]) for key in NETWORKS),
         second_phase(found, "sim_bn-sam", fit["sim_bn"]),
         *(_reaches_bound(found, key, fit[key]) for key in ("bias", "sim_ln")),
-        below(
-            "wen2023.table1.flatter",
-            "with bias, 1-SAM's minimum is flatter than gradient descent's (trace ratio)",
-            [sam / gd for sam, gd in found.pairs("bias-sam", "bias-gd", "trace_ggn")],
-            1,
-            decisive=fit["bias"],
-        ),
+        flatter(found, "bias-gd", "bias-sam", said),
     ]
 
 
-def _generalises(found: Compared, key: str, decisive: bool) -> Verdict:
+def _generalises(found: Compared, key: str, decisive: Fit) -> Verdict:
     paper, line = NETWORKS[key].generalises, decided_by(key)
     does = "generalises" if paper else "does not generalise"
     when = " in its first phase" if line == FIRST else ""
-    verdict = judge(
-        f"wen2023.table1.{key}",
-        f"1-SAM on the two-layer network {NETWORKS[key].title} {does}{when} (test error)",
-        found.final(line, "test_error"),
-        Rule("below" if paper else "above", THRESHOLD, "the test error", touch=None),
-        decisive=decisive,
-        within=FRACTION,
-        paper=_mark(paper),
-    )
-    losses = found.final(line, "train_loss")
+    said = f"1-SAM on the two-layer network {NETWORKS[key].title} {does}{when} (test error)"
+    claim, errors = found.claim(key), found.final(line, "test_error")
+    rule = Rule("below" if paper else "above", THRESHOLD, "the test error", touch=None)
+    how: How = {"decisive": decisive, "within": FRACTION, "paper": _mark(paper)}
+    verdict, losses = judge(claim, said, errors, rule, **how), found.final(line, "train_loss")
     return on_minimum(verdict, losses, decisive=decisive, most=not paper)
 
 
-def _reaches_bound(found: Compared, key: str, decisive: bool) -> Verdict:
-    floor, title = found.floor(f"{key}-sam"), NETWORKS[key].title
-    return near(
-        f"wen2023.sec6.reaches_bound.{key}",
-        f"1-SAM {title} reaches the lower bound of the trace, approximately (trace/bound)",
-        [value / floor for value in found.final(f"{key}-sam", "trace_ggn") if floor],
-        decisive=decisive,
-    )
+def _reaches_bound(found: Compared, key: str, decisive: Fit) -> Verdict:
+    floor, traces = found.floor(f"{key}-sam"), found.final(f"{key}-sam", "trace_ggn")
+    said = f"1-SAM {NETWORKS[key].title} reaches {BOUND}"
+    ratios = [value / floor for value in traces if floor]
+    return near(f"wen2023.sec6.reaches_bound.{key}", said, ratios, decisive=decisive)
 
 
 def _mark(generalises: bool | None) -> str:
@@ -262,14 +227,9 @@ def plots(found: Compared) -> tuple[Plot, ...]:
         bottom.append(dataclasses.replace(trace, title=""))
         title = f"Two-layer ReLU network {network.title}"
         pictures.append(Plot(f"table1-{key}", title, ((loss, error, trace),), CURVES))
-    overview = Plot(
-        "table1-overview",
-        COMPARISON.title,
-        (tuple(top), tuple(bottom)),
-        "✓ 1-SAM generalises, ✗ it does not, ? not assessed; BatchNorm in its first phase. "
-        + CURVES,
-    )
-    return overview, *pictures
+    marks = "✓ 1-SAM generalises, ✗ it does not, ? not assessed; BatchNorm in its first phase."
+    rows, caption = (tuple(top), tuple(bottom)), f"{marks} {CURVES}"
+    return Plot("table1-overview", COMPARISON.title, rows, caption), *pictures
 
 
 COMPARISON = Comparison(

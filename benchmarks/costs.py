@@ -113,9 +113,9 @@ def main() -> None:
     with one_thread():
         for config in configs():
             phase = config.schedule[0]
-            key = costs.kind_of(config, phase), costs.passes(phase)
+            key = costs.kind_of(config, phase), int(phase.optimizer.passes) - 1
             rows, seconds = measured.setdefault(key, ([], []))
-            rows.append(costs.update_features(config, phase))
+            rows.append(costs.update_counts(config, phase))
             seconds.append(seconds_a_step(config))
             if config.arch.width == 500 and key[0] != "torch" and phase.batch_size != 10:
                 as_float64 = dataclasses.replace(config, dtype="float64")
@@ -129,7 +129,7 @@ def main() -> None:
         ]
         evaluation, wrong = fit(
             [
-                costs.features(*costs.sizes(c)[:2], costs.sizes(c)[2] + c.data["n_test"])
+                costs.counts_of(*costs.dimensions(c)[:2], costs.dimensions(c)[2] + c.data["n_test"])
                 for c in sets
             ],
             [seconds_a_row(c.arch, c) for c in sets],

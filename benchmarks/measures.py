@@ -1,4 +1,4 @@
-"""Measuring compared with PyHessian, and tracking λ_max compared with computing it from scratch.
+"""Measuring compared with PyHessian.
 
 Both sides get the same network, loss and images, and their times include their own setup. These
 runs are long, so each is timed once, in processor time, after a warm-up on a few images.
@@ -18,20 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from flatlab.measures.effort import Effort
 from flatlab.measures.eigenvalues import LambdaMax
-from flatlab.measures.ends import extreme
-from flatlab.measures.krylov import krylov
 from flatlab.measures.measuring import measure
-from flatlab.measures.tracking import Tracker
-from flatlab.problem import Problem
 
 from . import vgg
 from .rows import Row, Target, Tell, number
 
 TRACE = Target("ratio", ">=", 10)
 LAMBDA_MAX = Target("ratio", ">=", 3)
-TRACKER = Target("ratio", "<=", 0.4)
 STANDARD_ERROR = 0.12
 TOLERANCE = 1e-3
 
@@ -120,7 +114,7 @@ def trace(tell: Tell, weights: str, n: int = 1000, probes: int = 12) -> list[Row
 
 
 def lambda_max(tell: Tell, weights: str, n: int = 1000, starts: int = 5) -> list[Row]:
-    """Compare λ_max to 1e-3, by its residual, with PyHessian's power iteration at tolerance 1e-3.
+    """Compare λ_max to 1e-3, with a bound, with PyHessian's power iteration at tolerance 1e-3.
 
     The time of both depends on the random start vector, for PyHessian by a factor of four. So the
     times of several starts are added.
@@ -171,58 +165,3 @@ def lambda_max(tell: Tell, weights: str, n: int = 1000, starts: int = 5) -> list
 
 def _largest(asked: Any) -> Any:
     return asked.eigenvalues(top_n=1, tol=TOLERANCE)
-
-
-def tracker(
-    tell: Tell, weights: str, n: int = 1000, batch: int = 128, lr: float = 1e-3, steps: int = 3
-) -> list[Row]:
-    """Compare λ_max after an SGD step, started from the last eigenvector, with a random start.
-
-    The random start uses all data, as in every other tool. The time of `measure`, which starts on
-    subsampled data, is shown too. The number of products is random, so a few steps are averaged.
-    """
-    x, y, images = vgg.images(n)
-    net, measure_ = vgg.network(weights), LambdaMax(tolerance=TOLERANCE)
-    wanted = {"lambda_max": measure_}
-    following = Tracker(wanted, loss=LOSS, data=(x, y))
-    tell(f"tracker: λ_max on {n:,} images")
-    following(net, 0)
-    optimizer = torch.optim.SGD(net.parameters(), lr=lr)
-    ways: dict[str, Callable[[int], float]] = {
-        "warm": lambda step: float(following(net, step)["lambda_max"].value),
-        "cold": lambda step: _anew(Problem(net, LOSS, (x, y)), step, measure_.max_products),
-        "thinned": lambda step: float(
-            measure(net, LOSS, (x, y), wanted, seed=step)["lambda_max"].value
-        ),
-    }
-    seconds = dict.fromkeys(ways, 0.0)
-    for step in range(1, steps + 1):
-        tell(f"tracker: step {step} of {steps}, three ways")
-        LOSS(net(x[:batch]), y[:batch]).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        values = {}
-        for way, ask in ways.items():
-            spent, values[way] = _timed(partial(ask, step))
-            seconds[way] += spent / steps
-        # Each is within its tolerance of an eigenvalue; a larger difference means different ones.
-        if not all(abs(value / values["cold"] - 1) <= 4 * TOLERANCE for value in values.values()):
-            raise RuntimeError(f"the warm and the cold λ_max differ: {values}")
-    what = (
-        f"λ_max after an SGD step of {lr:g}, VGG11/4, {n:,} {images}, {weights} weights, mean of "
-        f"{steps} steps: warm"
-    )
-    return [
-        Row("tracker", f"{what}; ratio: over cold", seconds["warm"], "s",
-            seconds["warm"] / seconds["cold"], TRACKER),
-        Row("tracker", "the same, cold: Lanczos from a random vector", seconds["cold"], "s"),
-        Row("tracker", "the same, measure(): from thinned data; ratio: warm over it",
-            seconds["thinned"], "s", seconds["warm"] / seconds["thinned"]),
-    ]  # fmt: skip
-
-
-def _anew(problem: Problem, seed: int, most: int) -> float:
-    """Return λ_max by the Lanczos method on all data, from a random vector."""
-    effort = Effort(vgg.SEED + seed)
-    space = krylov(problem.matrix(), effort, "lanczos")
-    return extreme(space, effort, -1, TOLERANCE, most).value

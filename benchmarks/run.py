@@ -2,7 +2,7 @@
 
 Everything runs on one thread. Each competitor must first take the same steps as the engine in
 float64; then both are timed in turns, and the fastest repeat counts. Steps are in processor time,
-the benchmarks parallel and overhead in wall-clock. With --json standard output is one document,
+the benchmarks parallel, overhead and ray in wall-clock. With --json stdout is one document,
 
     {"machine": {...},
      "benchmarks": [{"name", "what", "value", "unit", "ratio", "target", "reached"}, ...]}
@@ -37,6 +37,7 @@ from benchmarks import (
     memory,
     overhead,
     parallel,
+    ray_jobs,
     sam_step,
     scaling,
     steps,
@@ -56,15 +57,13 @@ BENCHMARKS: dict[str, Callable[[Tell, bool], list[Row]]] = {
     "scaling": lambda tell, full: scaling.benchmark(tell),
     "parallel": lambda tell, full: parallel.benchmark(tell),
     "overhead": lambda tell, full: overhead.benchmark(tell),
+    "ray": lambda tell, full: ray_jobs.benchmark(tell),
     "memory": memory.benchmark,
     "trace": lambda tell, full: [
         row for weights in vgg.WEIGHTS for row in measures.trace(tell, weights)
     ],
     "lambda_max": lambda tell, full: [
         row for weights in vgg.WEIGHTS for row in measures.lambda_max(tell, weights)
-    ],
-    "tracker": lambda tell, full: [
-        row for weights in vgg.WEIGHTS for row in measures.tracker(tell, weights)
     ],
     "torch_loop": lambda tell, full: torch_loop.benchmark(tell),
     "sam_step": lambda tell, full: sam_step.benchmark(tell),
@@ -121,7 +120,7 @@ def _machine() -> dict[str, Any]:
     found = {"python": platform.python_version(), "cpu": _cpu(), "cores": parallel.cores()}
     found["load"] = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
     for package in (
-        *("flatlab", "numpy", "numba", "torch", "jax"),
+        *("flatlab", "numpy", "numba", "torch", "jax", "ray"),
         *("curvlinops-for-pytorch", "pyhessian", "pytorch_optimizer"),
     ):
         try:

@@ -11,7 +11,7 @@ from flatlab.training.config import RunConfig
 
 def trainer_of(config: RunConfig, data: Dataset) -> trainers.Trainer:
     """Return a run's trainer at its initial weights; torch's if the engine has no kernel."""
-    kind, _ = trainers.choose("auto", config)
+    kind, _ = trainers.choose_trainer("auto", config)
     start = trainers.labelled("params", config.arch.initial(data.d, config.seed))
     return trainers.trainer_of(kind, config, start, data)
 

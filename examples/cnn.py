@@ -1,9 +1,10 @@
 """A small convolutional network on Fashion-MNIST, trained for a few seconds and then measured.
 
     flatlab measure examples/cnn.py:make
-    flatlab measure examples/cnn.py:make --measures all --budget 20
+    flatlab measure examples/cnn.py:make --measure all --budget 20
 
-It reads 3,000 training images, 300 of each class, from the folder that FLATLAB_DATA names.
+It reads 3,000 training images, 300 of each class, from the folder that FLATLAB_DATA names,
+or from the cache, where `flatlab data get fashion_mnist` puts them.
 """
 
 from __future__ import annotations

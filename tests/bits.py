@@ -72,6 +72,9 @@ def table():
     yield "bias second batch", bias, "xor", phases({**SAM, "second_batch": "other"}), "mse"
     held = phases({**SAM, "max_first_layer_norm": 3.0, "norm_rule": "each"})
     yield "bias norm rule", bias, "xor", held, "mse"
+    within = phases({**SAM, "max_first_layer_norm": 2.0})  # a limit that all of these reach
+    for name in ("tanh", "batch", "layer", "standard_batch", "standard_layer", "deep"):
+        yield f"{name} within a norm", archs[name], "xor", within, "mse"
     yield "bias order", bias, "xor", phases({**SAM, "order": "replacement"}), "mse"
     rules = phases({**SAM, "gamma": "unperturbed", "statistics": "constant"})
     yield "batch rules", batch, "xor", rules, "mse"

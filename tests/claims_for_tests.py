@@ -4,18 +4,8 @@ import os
 import signal
 
 from flatlab.claims import claims, verifying
-from flatlab.claims.contract import (
-    at_least,
-    by_experiment,
-    claim,
-    equal,
-    frequency,
-    not_checkable,
-    not_yet,
-    printed,
-    shown,
-    true,
-)
+from flatlab.claims.contract import by_experiment, claim, not_checkable, not_yet, printed
+from flatlab.claims.lines import at_least, equal, frequency, shown, true
 
 TARGET = f"{__name__}:check_made_up"
 
@@ -90,7 +80,7 @@ def sleeps(trial):
 there = by_experiment("made.there", "page 10", "networks learn", "wen2023/table1")
 missing = by_experiment("made.missing", "page 11", "networks learn more", "made/nowhere")
 words = not_checkable("made.words", "page 12", "text", "a word", "only a word")
-later = not_yet("made.later", "page 13", "identity", "x = y")
+(later,) = not_yet("made", ("later", "page 13", "identity", "x = y"))
 
 CLAIMS = (
     good, corrected, wrong, misprint_holds, raises, judges_nothing, threads, dies, interrupts,

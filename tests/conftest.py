@@ -5,7 +5,12 @@ import os
 # One thread a process, here and in children: tests run one process a core, and small problems are
 # many times slower when threads outnumber cores. Before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# The width of a pipe, whatever the terminal of the one who tests. Before the console is made.
+os.environ["COLUMNS"] = "120"
+# No lines of progress on stderr, which tests compare: on a busy machine a command takes seconds.
+os.environ["FLATLAB_PROGRESS_SECONDS"] = "0"
 
+import secrets
 import signal
 import subprocess
 import sys
@@ -23,7 +28,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Files of ten seconds of processor time and more, the longest first; then the engine's, which
 # compile kernels, and all others. A worker takes one file after another, so short ones come last.
 LONGEST = [
+    "error_bars/test_coverage.py",
     "experiments/test_run_and_reproduce.py",
+    "jobs/test_ray.py",
+    "jobs/test_cluster.py",
     "training/test_networks.py",
     "training/test_resume.py",
     "measures/test_oracle.py",
@@ -36,6 +44,32 @@ LONGEST = [
     "cli/test_anatomy_command.py",
     "experiments/test_beyond_algorithms.py",
 ]
+
+
+def pytest_addoption(parser):
+    """Let tests/error_bars draw problems that nobody has seen."""
+    parser.addoption("--fresh", type=int, help="number of new problems for tests/error_bars")
+    parser.addoption("--seed", type=int, help="seed of the first of them, to repeat a run")
+
+
+def pytest_configure(config):
+    """Draw the first seed of fresh problems; a worker takes the one that its controller drew."""
+    if config.option.fresh is not None and config.option.seed is None:
+        drawn = getattr(config, "workerinput", {}).get("seed")
+        config.option.seed = secrets.randbelow(10**9) if drawn is None else drawn
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """Hand the seed to a worker of pytest-xdist."""
+    node.workerinput["seed"] = node.config.option.seed
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Say how to repeat a run of fresh problems."""
+    if config.option.fresh is not None:
+        again = f"--fresh {config.option.fresh} --seed {config.option.seed}"
+        terminalreporter.write_line(f"repeat it with: pytest tests/error_bars {again}")
 
 
 def pytest_collection_modifyitems(items):
@@ -68,8 +102,16 @@ SIZES = {
     "batch_norm_epochs": 5,
     "layer_norm_epochs": 5,
 }
-TINY = ["run", "wen2023/table1", "--preset", "quick", "--seeds", "2", "--jobs", "2"]
-TINY += [part for name, value in SIZES.items() for part in ("--set", f"{name}={value}")]
+
+
+def tiny(**changes):
+    """Return the command that runs Table 1 at these sizes."""
+    settings = [f"{name}={value}" for name, value in (SIZES | changes).items()]
+    command = ["run", "wen2023/table1", "--preset", "quick", "--seeds", "2", "--jobs", "2"]
+    return [*command, *(part for text in settings for part in ("--set", text))]
+
+
+TINY = tiny()
 
 
 def command(*args):

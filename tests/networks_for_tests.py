@@ -50,6 +50,24 @@ def only_evaluates():
     return OnlyEvaluates()
 
 
+def lazy():
+    """Return a network whose sizes are not known."""
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(CLASSES))
+
+
+class Drawing(torch.nn.Module):
+    """A network that draws random numbers in evaluation mode too."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = own()
+
+    def forward(self, x):
+        """Return outputs with noise."""
+        f = self.net(x)
+        return f + torch.randn_like(f)
+
+
 def no_module():
     """Return something else."""
     return 3

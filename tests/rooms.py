@@ -92,11 +92,12 @@ def purpose(room: str) -> str:
     """Return what a room says it is for: the first sentence of its docstring."""
     name = f"{room}/__init__.py" if f"{room}/__init__.py" in NAMES else f"{room}.py"
     first = (ast.get_docstring(tree_of(name)) or "").splitlines()[0]
-    return first.split(". ")[0].rstrip(".")
+    return first.split(". ")[0].rstrip(".").replace("`", "")
 
 
 BOX, LANE, HEIGHT, LEVEL = 2.1, 0.4, 0.78, 1.25  # inches: widths, a box's height, between layers
-FOUNDATIONS = ("errors", "randomness", "specs")  # drawn as one box: every room stands on them
+# Drawn as one box: every room stands on them.
+FOUNDATIONS = ("errors", "outside", "randomness", "specs")
 
 
 def shown(found: dict[str, set[str]]) -> dict[str, set[str]]:
@@ -166,15 +167,17 @@ def draw(found: dict[str, set[str]]) -> None:
     half, top = max(map(abs, x.values())) + 0.6 * BOX, LEVEL * max(spot[2] for spot in x)
     figure = Figure(figsize=(2 * half, top + LEVEL + 1.4 * HEIGHT))
     axes = figure.add_axes((0, 0, 1, 1), xlim=(-half, half))
-    axes.set(ylim=(-LEVEL - 0.7 * HEIGHT, top + 0.7 * HEIGHT))
+    axes.set(ylim=(-LEVEL - HEIGHT, top + 0.7 * HEIGHT))
     axes.set_axis_off()
 
     def box(at: float, y: float, width: float, title: str, text: str, colour: str) -> None:
-        corner = (at - width / 2, y - HEIGHT / 2)
+        height = max(HEIGHT, 0.3 + 0.12 * len(text.splitlines()))
+        corner = (at - width / 2, y + HEIGHT / 2 - height)
         style = {"boxstyle": "round,pad=0,rounding_size=0.08", "fc": colour, "ec": "#445577"}
-        axes.add_patch(FancyBboxPatch(corner, width, HEIGHT, **style))
+        axes.add_patch(FancyBboxPatch(corner, width, height, **style))
         axes.text(at, y + 0.23, title, ha="center", va="center", weight="bold", size=10)
-        axes.text(at, y - 0.11, text, ha="center", va="center", size=7)
+        middle = corner[1] + (height - 0.22) / 2
+        axes.text(at, middle, text, ha="center", va="center", size=7)
 
     for way in ways:
         points, codes = [(x[way[0]], LEVEL * way[0][2] - HEIGHT / 2)], [Curve.MOVETO]

@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import signal
 import sys
 import time
 
@@ -13,13 +14,15 @@ from conftest import command, environment
 class Terminal:
     """A process on a pseudo-terminal of 140 columns; `seen` is what it wrote, without colours."""
 
-    def __init__(self, *args, cwd):
+    def __init__(self, *args, cwd, code=None):
+        """Start `flatlab` with arguments, or python with code."""
         self.seen = ""
         self.pid, self.descriptor = pty.fork()
         if self.pid == 0:
             os.chdir(cwd)
             environ = environment(TERM="xterm", COLUMNS="140")
-            os.execve(sys.executable, command(*args), environ)
+            words = command(*args) if code is None else [sys.executable, "-c", code]
+            os.execve(sys.executable, words, environ)
 
     def read(self, until=None, seconds=90):
         """Read to the end, or until a pattern is seen."""
@@ -32,6 +35,10 @@ class Terminal:
                 except OSError:  # the other end is closed
                     return
                 self.seen += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", part)
+
+    def interrupt(self):
+        """Send what Ctrl-C sends."""
+        os.kill(self.pid, signal.SIGINT)
 
     def end(self):
         """Read what is left and return the exit code."""

@@ -19,10 +19,12 @@ from benchmarks import (  # noqa: E402
     costs,
     eager,
     figures,
+    idle,
     jax_scan,
     measure_memory,
     measures,
     memory,
+    ray_jobs,
     rows,
     sam_step,
     scaling,
@@ -115,12 +117,21 @@ def test_json_has_the_documented_shape(capsys):
         assert row["value"] > 0 and row["unit"] == "µs/step"
 
 
-def test_jax_is_skipped_with_one_line_when_it_is_not_installed(monkeypatch, capsys):
-    monkeypatch.setattr(jax_scan, "installed", lambda: False)
-    [row] = run.main(["--only", "jax"])["benchmarks"]
-    assert row["what"] == "skipped: jax is not installed"
+@pytest.mark.parametrize(("name", "module"), [("jax", jax_scan), ("ray", ray_jobs)])
+def test_what_is_not_installed_is_skipped_with_one_line(name, module, monkeypatch, capsys):
+    monkeypatch.setattr(module, "installed", lambda: False)
+    [row] = run.main(["--only", name])["benchmarks"]
+    assert row["what"] == f"skipped: {name} is not installed"
     assert [row[key] for key in KEYS[2:]] == [None] * 5
-    assert "skipped: jax is not installed" in capsys.readouterr().out
+    assert f"skipped: {name} is not installed" in capsys.readouterr().out
+
+
+def test_jobs_that_fail_are_not_timed(monkeypatch):
+    monkeypatch.setattr(ray_jobs, "JOBS", 2)
+    assert ray_jobs._seconds(0) > 0
+    monkeypatch.setattr(idle, "nothing", None)
+    with pytest.raises(RuntimeError, match=r"a job failed: benchmarks.idle has no function"):
+        ray_jobs._seconds(0)
 
 
 def test_unknown_benchmark_is_refused(capsys):
@@ -186,7 +197,7 @@ def test_an_experiment_whose_source_says_no_hours_has_no_row():
 def test_the_fit_finds_constants_it_was_made_from():
     exact = (500.0, 0.25, 0.01, 3.0)
     sizes = [(w, m, e) for w in (1e3, 1e4, 1e5) for m in (50, 400) for e in (1, 10, 100)]
-    rows = [flatlab_costs.features(*size) for size in sizes]
+    rows = [flatlab_costs.counts_of(*size) for size in sizes]
     seconds = [1e-9 * sum(a * b for a, b in zip(exact, row, strict=True)) for row in rows]
     found, wrong = costs.fit(rows, seconds)
     # Printed to three digits; the fit itself is exact but for rounding.
@@ -201,7 +212,6 @@ def test_every_kind_of_update_is_timed():
 MEASURING = {
     "trace": lambda: measures.trace(quiet, "He", n=12, probes=4),
     "lambda_max": lambda: measures.lambda_max(quiet, "default", n=12, starts=1),
-    "tracker": lambda: measures.tracker(quiet, "He", n=12, batch=8),
     "sam_step": lambda: sam_step.benchmark(quiet, batch=8, rounds=1),
     "measure_memory": lambda: measure_memory.benchmark(quiet, warm_up=1, repeats=1),
 }

@@ -14,7 +14,7 @@ def cells(table):
     *lines, last = table.strip().splitlines()
     rows = [re.split(r"\s{2,}", line.strip()) for line in lines[2:]]
     return {
-        name: (float(re.search(r"= ([-\d.e]+)", value)[1]), re.sub(r"\d+", "#", method))
+        name: (float(re.search(r"[=≥] ([-\d.e]+)", value)[1]), re.sub(r"\d+", "#", method))
         for name, value, method, *_ in rows
     }, last
 

@@ -11,7 +11,7 @@ import pytest
 import tomli_w
 
 from flatlab.errors import UserError
-from flatlab.losses import Loss
+from flatlab.losses import MSE, Loss
 from flatlab.models import CNN, MLP, VGG11, Deep, Init, TwoLayer
 from flatlab.specs import digest, from_dict, to_dict
 from flatlab.training.config import RunConfig, Tracked, config_digest, upgraded
@@ -32,7 +32,7 @@ MISTAKES = [
     (lambda: Phase("sgd", lr=float("inf"), epochs=5), "lr: input should be a finite number"),
     (lambda: Phase("sgd", lr=0.1), "Phase needs epochs"),
     (lambda: Phase("sgd", lr=0.1, epochs=0), "epochs must be > 0, got 0"),
-    (lambda: Phase("sgd", lr=0.1, epochs=2.0), "epochs: input should be a valid integer, got 2.0"),
+    (lambda: Phase("sgd", lr=0.1, epochs=2.5), "epochs: input should be a valid integer, got 2.5"),
     (lambda: Phase("sgd", lr=0.1, epochs=True), "epochs: input should be a valid integer"),
     (
         lambda: Phase("sgd", lr=0.1, epoch=5),
@@ -70,7 +70,16 @@ MISTAKES = [
         lambda: Phase("sgd", 0.1, 5, 1, *[None] * 4, 9),
         "Phase takes 8 fields: optimizer, lr, epochs, batch_size, order, until, first_layer,",
     ),
+    (lambda: Phase("sgd", 0.1, 5, optimizer="sam"), "optimizer is given twice, 'sgd' and 'sam'"),
+    (lambda: Phase("sgd", 0.1, 5, algorithm="sam"), "two optimizers are given, 'sgd' and 'sam'"),
+    (
+        lambda: Phase("sgd", 0.1, 5, first_layer=5, bias_lr=0.1),
+        "first_layer must be a table of fields (FirstLayer), got 5",
+    ),
     # Architectures and losses
+    (lambda: MSE(3), "MSE has no fields, got 3: drop it"),
+    (lambda: Loss("mse", 3), "Loss takes a name and options by name, got 'mse', 3"),
+    (lambda: CNN(channels=[]), "channels must have at least 1 entry, got []"),
     (lambda: TwoLayer(width=0), "width must be > 0, got 0"),
     (lambda: TwoLayer(bias="False"), "bias: input should be a valid boolean, got 'False'"),
     (lambda: TwoLayer(bias=1), "bias: input should be a valid boolean, got 1"),
@@ -86,6 +95,11 @@ MISTAKES = [
     (lambda: Phase("sgd", 0.1, 5, base="adam"), "'sgd' takes the steps itself and has no base"),
     (lambda: Phase("sam", 0.1, 5, base=3), "base is a name such as 'sgd', a table or a spec, got"),
     (lambda: Phase("sam", 0.1, 5, base="lbfgs"), "unknown base optimizer 'lbfgs': allowed: adam,"),
+    (lambda: Phase("sam", 0.1, 5), "'sam' needs rho, the radius of its ascent, e.g. rho=0.05;"),
+    (lambda: Phase("sam", 0.1, 5, rho=None), "'sam' needs rho, the radius of its ascent"),
+    (lambda: Phase({"name": "usam"}, 0.1, 5), "'usam' needs rho, the factor of its ascent, e.g."),
+    (lambda: Phase("label_noise", 0.1, 5), "'label_noise' needs noise, the size of the noise"),
+    (lambda: Phase("sgd", 0.1, 5).changed(algorithm="sam"), "'sam' needs rho"),
     (lambda: Loss("hinge"), "unknown loss 'hinge': allowed: cross_entropy, half_mse, logistic,"),
     (lambda: MLP(widths=(0,)), "widths must be > 0, got 0"),
     (lambda: VGG11(channels=0.0), "channels must be > 0, got 0.0"),
@@ -322,3 +336,46 @@ def test_the_log_grid():
     many = LogGrid().epochs((Phase("sgd", lr=0.1, epochs=10**5),))
     assert many == sorted(set(many))
     assert len(many) < 95  # at most 10 · 5 + 40 and the ends
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda: Phase({"name": "sam", "rho": 0.1}, rho=0.3, lr=0.1, epochs=1),
+            "rho is given twice, 0.1 and 0.3: give it once",
+        ),
+        (
+            lambda: Phase(
+                {"name": "sam", "rho": 0.1, "base": {"momentum": 0.5}},
+                momentum=0.9,
+                lr=0.1,
+                epochs=1,
+            ),
+            "momentum is given twice, 0.5 and 0.9: give it once",
+        ),
+        (
+            lambda: Phase("sgd", lr=0.1, epochs=1, variation={"gamma": "fixed"}, gamma="fixed"),
+            "gamma is given twice, 'fixed' and 'fixed', once as variation.gamma: give it once",
+        ),
+        (lambda: LogGrid().epochs(None), "schedule must be a list of phases, got None"),
+        (lambda: LogGrid().epochs([3]), "schedule must be a list of phases, got list of 1"),
+    ],
+)
+def test_a_phase_says_each_thing_once(call, message):
+    with pytest.raises(UserError) as caught:
+        call()
+    assert str(caught.value) == message
+
+
+def test_an_option_by_its_name_changes_a_spec_that_is_there():
+    first = Phase("sam", lr=0.1, rho=0.5, epochs=1, max_first_layer_norm=2.0)
+    then = first.changed(rho=0.1, max_first_layer_norm=3.0)
+    assert (then.rho, then.first_layer.max_norm) == (0.1, 3.0)
+
+
+def test_lists_of_numbers_may_be_arrays():
+    assert MLP(widths=np.array([3, 4])) == MLP(widths=(3, 4))
+    assert CNN(channels=np.array([8.0])) == CNN(channels=(8,))
+    with pytest.raises(UserError, match="widths"):
+        MLP(widths=np.array([[3, 4]]))

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from . import measures as measures
     from . import models as models
     from . import optim as optim
+    from .cli.verbs import construct as construct
+    from .cli.verbs import flattest as flattest
+    from .cli.verbs import reproduce as reproduce
+    from .cli.verbs import run as run
+    from .cli.verbs import verify as verify
     from .errors import FlatlabError as FlatlabError
     from .losses import Loss as Loss
     from .measures import Budget as Budget
@@ -55,39 +60,20 @@ _NAMES = {
     "measure": "measures.measuring",
     "rescale": "measures.measuring",
     "FlatlabError": "errors",
-    "LogGrid": "training",
+    "LogGrid": "training.schedule",
     "Loss": "losses",
-    "Phase": "training",
-    "Run": "training",
-    "load_run": "training",
-    "train": "training",
+    "Phase": "training.schedule",
+    "Run": "training.run",
+    "load_run": "training.run",
+    "construct": "cli.verbs",
+    "flattest": "cli.verbs",
+    "reproduce": "cli.verbs",
+    "run": "cli.verbs",
+    "train": "training.session",
+    "verify": "cli.verbs",
 }
 
-__all__ = [
-    "Budget",
-    "FlatlabError",
-    "LogGrid",
-    "Loss",
-    "Phase",
-    "Problem",
-    "Run",
-    "Tracked",
-    "Tracker",
-    "Until",
-    "anatomy",
-    "data",
-    "dissect",
-    "explain",
-    "invariance",
-    "load_run",
-    "losses",
-    "measure",
-    "measures",
-    "models",
-    "optim",
-    "rescale",
-    "train",
-]
+__all__ = sorted([*_NAMES, *_ROOMS])
 
 
 def __getattr__(name: str) -> Any:

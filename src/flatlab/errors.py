@@ -7,9 +7,11 @@ mistake of their own.
 from __future__ import annotations
 
 import difflib
+import os
+import stat
 import traceback
 from collections.abc import Iterable
-from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 
@@ -38,7 +40,7 @@ def nearest(given: str, allowed: Iterable[str]) -> str:
     "did you mean 'parity'? Allowed: ball, parity, xor"
     """
     names = sorted(allowed)
-    close = difflib.get_close_matches(given, names, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(str(given), names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(repr(name) for name in close)}? " if close else ""
     return f"{hint}Allowed: {', '.join(names)}" if hint else f"allowed: {', '.join(names)}"
 
@@ -55,15 +57,72 @@ def unknown(kind: str, given: str, allowed: Iterable[str]) -> UserError:
 def whole_number(name: str, value: object, least: int | None = None) -> int:
     """Return a whole number as an int; True, 2.5 and "2" are refused.
 
+    >>> whole_number("epochs", 1e5)
+    100000
     >>> whole_number("n", 0, least=1)
     Traceback (most recent call last):
     flatlab.errors.UserError: n must be >= 1, got 0
     """
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    value = whole(value)
+    if isinstance(value, bool) or not isinstance(value, int):
         raise UserError(f"{name} must be a whole number, got {value!r}")
     if least is not None and value < least:
         raise UserError(f"{name} must be >= {least}, got {value}")
-    return int(value)
+    return value
+
+
+def whole(value: Any) -> Any:
+    """Return a number of numpy as Python's, and a float that is a whole number as an int.
+
+    >>> whole(1e5), whole(0.5), whole("2")
+    (100000, 0.5, '2')
+    """
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # of numpy or torch
+        value = value.item()
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def truth(name: str, value: object) -> bool:
+    """Return a truth value, also one of numpy; 1, "no" and None are refused.
+
+    >>> truth("fresh", "no")
+    Traceback (most recent call last):
+    flatlab.errors.UserError: fresh must be True or False, got 'no'
+    """
+    value = getattr(value, "item", lambda: value)() if getattr(value, "ndim", None) == 0 else value
+    if not isinstance(value, bool):
+        raise UserError(f"{name} must be True or False, got {shown(value)}")
+    return value
+
+
+def shown(value: object) -> str:
+    """Show what was given: a plain value as it is written, anything else by its type.
+
+    >>> shown("no"), shown(None), shown([1, 2])
+    ("'no'", 'None', 'list of 2')
+    """
+    return repr(value) if isinstance(value, str | int | float | None) else in_words(value)
+
+
+def require_path(name: str, value: object, wanted: str = "a path") -> None:
+    """Refuse what is not a path that a file can have."""
+    if not isinstance(value, str | os.PathLike):
+        raise UserError(f"{name} must be {wanted}, got {shown(value)}")
+    text = os.fspath(value)
+    if not isinstance(text, str):
+        raise UserError(f"{name} must be {wanted} as a string, got {value!r}")
+    if "\0" in text:
+        raise UserError(f"{name} must be {wanted}, got {text!r}, which has a null character")
+
+
+def require_file(path: Path) -> None:
+    """Refuse a pipe or a device: reading it may never end. A missing file is not refused here."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise UserError(f"{path} is a pipe or a device: give a file, e.g. copy its content to one")
 
 
 def numbers_in_words(numbers: Iterable[int], most: int = 5) -> str:

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from .errors import whole_number
+
 
 def key(seed: int, purpose: str) -> int:
     """Return the 128-bit Philox key of a stream.
@@ -21,7 +23,8 @@ def key(seed: int, purpose: str) -> int:
     The purpose is part of the key, so the sample order of seed 0 is independent of its initial
     weights, its data and its label noise.
     """
-    digest = hashlib.blake2b(f"flatlab:{purpose}:{seed}".encode(), digest_size=16).digest()
+    name = f"flatlab:{purpose}:{whole_number('seed', seed)}"
+    digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
     return int.from_bytes(digest, "little")
 
 
@@ -44,7 +47,8 @@ def torch_seed(seed: int, purpose: str, index: int = 0) -> int:
     >>> torch_seed(0, "dropout", 3) == torch_seed(0, "dropout", 3)
     True
     """
-    digest = hashlib.blake2b(f"flatlab:{purpose}:{seed}:{index}".encode(), digest_size=8).digest()
+    name = f"flatlab:{purpose}:{whole_number('seed', seed)}:{index}"
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 

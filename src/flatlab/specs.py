@@ -7,19 +7,21 @@ fields are equal, written to TOML, hashed to name a run directory.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
-from typing import Any, TypeVar, dataclass_transform, get_origin, get_type_hints
+from typing import Any, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic.fields import FieldInfo
 
-from .errors import UserError, nearest
+from .errors import UserError, nearest, whole
 
 T = TypeVar("T")
+Plain = bool | int | float | str
 
 
 @dataclass_transform(frozen_default=True)
@@ -29,7 +31,14 @@ def spec(cls: type[T]) -> type[T]:
     made: Any = pydantic_dataclass(frozen=True, config=config)(cls)
     validate = made.__init__
 
+    fields = [field for field in dataclasses.fields(made) if not field.kw_only]
+
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        counted = _counted(made)
+        named = [field.name in counted for field in fields]
+        named += [False] * (len(args) - len(named))
+        args = tuple(_taken(*pair) for pair in zip(args, named, strict=False))
+        kwargs = {name: _taken(value, name in counted) for name, value in kwargs.items()}
         try:
             validate(self, *args, **kwargs)
         except ValidationError as error:
@@ -39,14 +48,35 @@ def spec(cls: type[T]) -> type[T]:
     return made  # type: ignore[no-any-return]
 
 
+@functools.cache
+def _counted(cls: type) -> frozenset[str]:
+    """Return the fields of a spec that are whole numbers, or lists of them."""
+    found = set()
+    for name, hint in get_type_hints(cls).items():
+        parts = [hint]
+        for part in parts:  # grows: the parts of unions, tuples and annotated types
+            parts += get_args(part)
+        if int in parts and float not in parts:
+            found.add(name)
+    return frozenset(found)
+
+
+def _taken(value: Any, counted: bool) -> Any:
+    """Return numbers of numpy as Python's, and whole floats as ints where a field counts."""
+    if getattr(value, "ndim", 0) and hasattr(value, "tolist"):  # of numpy or torch
+        value = value.tolist()
+    if type(value) in (list, tuple):
+        return type(value)(_taken(item, counted) for item in value)
+    if counted:
+        return whole(value)
+    scalar = getattr(value, "ndim", None) == 0 and hasattr(value, "item")
+    return value.item() if scalar else value
+
+
 def to_dict(value: Any, leave: str | None = None) -> dict[str, Any]:
-    """Return a spec as nested plain values; fields at their defaults are left out.
+    """Return a spec as nested plain values, without the field `leave` and fields at their defaults.
 
     So a new field with a default changes no stored configuration and renames no run.
-
-    Args:
-        value: The spec.
-        leave: A field to leave out.
     """
     found = {}
     for field in dataclasses.fields(value):
@@ -95,7 +125,7 @@ def parse_value(text: str) -> Any:
     """
     try:
         table = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, thousands of digits, or deep nesting
         return text
     return table["value"] if len(table) == 1 else text  # a line break could smuggle in more
 
@@ -170,8 +200,11 @@ def _one_line(cls: Any, error: ValidationError) -> str:
     first = next(misspelt, errors[0])
     allowed = [field.name for field in dataclasses.fields(cls)]
     where = first["loc"][0] if first["loc"] else cls.__name__
-    if where == len(allowed):  # pydantic counts positional arguments from 0
-        return f"{cls.__name__} takes {len(allowed)} fields: {', '.join(allowed)}"
+    if where == len(allowed) == 0:  # pydantic counts positional arguments from 0
+        return f"{cls.__name__} has no fields, got {first['input']!r}: drop it"
+    if where == len(allowed):
+        fields = "field" if len(allowed) == 1 else "fields"
+        return f"{cls.__name__} takes {len(allowed)} {fields}: {', '.join(allowed)}"
     name = allowed[where] if isinstance(where, int) else where  # a positional argument
     given, context = first.get("input"), first.get("ctx", {})
     match first["type"]:
@@ -195,6 +228,8 @@ def _one_line(cls: Any, error: ValidationError) -> str:
             return f"{name} must be {context['expected']}, got {given!r}"
         case "tuple_type":
             return f"{name} must be a list such as [1, 2], got {given!r}"
+        case "too_short":
+            return f"{name} must have at least {context['min_length']} entry, got {given!r}"
         case "value_error":
             return str(context["error"])
         case "dataclass_type" | "dataclass_exact_type":

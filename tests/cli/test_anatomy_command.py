@@ -100,7 +100,7 @@ def test_what_a_run_lacks_is_said_and_mended_by_the_same_command(main, tmp_path)
     assert main(*TRAIN, "--out", "run")[0] == 0
     before = bits("run")
     for name, said in (
-        ("result.json", "unfinished: epoch 5 of 5 is the last one logged; it has no result.json"),
+        ("result.json", "it has no result.json: run the command"),
         ("history.parquet", "it has no history.parquet"),
     ):
         (tmp_path / "run" / name).unlink()

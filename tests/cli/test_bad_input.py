@@ -89,6 +89,18 @@ CASES = {
     ),
     "setting without =": ([*RUN, "--set", "width"], r"^--set takes key=value, got 'width'$"),
     "setting without key": ([*RUN, "--set", "=3"], r"^unknown setting ''"),
+    "setting twice": (
+        [*RUN, "--set", "width=5", "--set", "width=6"],
+        r"^width is given 2 times: give it once$",
+    ),
+    "seeds twice": (
+        [*RUN, "--seeds", "3", "--set", "seeds=2"],
+        r"^seeds is given 2 times \(--seeds is one of them\): give it once$",
+    ),
+    "source without experiments": (
+        ["reproduce", "wu2025"],
+        r"^wu2025 has no experiments yet: the sources that can be run are beyond and kaur2022 and ",
+    ),
     "setting 0": ([*RUN, "--set", "width=0"], r"^width must be > 0, got 0$"),
     "setting abc": ([*RUN, "--set", "width=abc"], r"^width: .*integer, got 'abc'$"),
     "setting 1.5": ([*RUN, "--set", "width=1.5"], r"^width: .*integer.*, got 1\.5$"),
@@ -146,6 +158,28 @@ CASES = {
     "loss": ([*TRAIN, "--loss", "mes"], r"^unknown loss 'mes': did you mean 'mse'"),
     "field of a loss": ([*TRAIN, "--loss", "mse:foo=1"], r"^MSE has no fields, got 'foo'"),
     "smoothing": ([*TRAIN, "--loss", "logistic:smoothing=2"], r"^smoothing must be < 0\.5, got 2$"),
+    "log": (
+        [*TRAIN, "--log", "5"],
+        r"^--log takes options, e\.g\. per_decade=0,regular=20, got '5'$",
+    ),
+    "classes": (
+        ["train", "--arch", "mlp", *DATA, *PHASE, "--loss", "cross_entropy"],
+        r"these labels are numbers: give the number of classes, .* 'classes' of an \.npz file$",
+    ),
+    "measure of classes": (
+        [
+            "train",
+            "--arch",
+            "mlp:widths=[5]",
+            "--data",
+            "circle:n=9",
+            *PHASE,
+            "--measure",
+            "margin",
+        ],
+        r"^margin needs class labels .*: leave it out for regression$",
+    ),
+    "channels": (arch("cnn:channels=[]"), r"^channels must have at least 1 entry, got \(\)$"),
     "seed -1": ([*TRAIN, "--seed", "-1"], r"^seed must be an integer >= 0, got -1$"),
     "seed 1.5": ([*TRAIN, "--seed", "1.5"], r"'--seed'.*valid integer"),
     "dtype": ([*TRAIN, "--dtype", "float16"], r"^dtype must be float32 or float64, got 'float16'$"),
@@ -164,6 +198,41 @@ CASES = {
         r"^a network of 1\.3e\+13 parameters needs",
     ),
     "setting d 10^12": ([*RUN, "--preset", "quick", "--set", f"d={10**12}"], r"^n \* d must be <="),
+    # the same thing twice, or options without an effect
+    "a group's option twice": (
+        phase("sgd:lr=0.1,epochs=5,first_layer.max_norm=1,max_first_layer_norm=2"),
+        r"^max_first_layer_norm is given twice, 1 and 2, once as first_layer\.max_norm: give it",
+    ),
+    "a base's option twice": (
+        phase("sam:lr=0.1,rho=0.1,epochs=5,base.momentum=0.5,momentum=0.9"),
+        r"^momentum is given twice, 0\.5 and 0\.9: give it once$",
+    ),
+    "adaptive sam": (
+        phase("sam:lr=0.1,rho=0.1,epochs=5,adaptive=true"),
+        r"^Phase has no field 'adaptive': adaptive SAM is the optimizer 'asam'",
+    ),
+    "a folder without pictures": (
+        ["verify", "thm4.1", "--out", "x"],
+        r"^--out is the folder of --pictures: add --pictures or drop --out$",
+    ),
+    "more examples than there are": (
+        [*train(), "--measure", "lambda_max:examples=1000000"],
+        r"^examples of lambda_max must be <= n = 20, got 1000000: leave them out",
+    ),
+    **{
+        f"{words[0]} into nothing": ([*words, "--out", ""], r"^--out must be a folder, got ''")
+        for words in (train(), RUN, ["verify", "--pictures"])
+    },
+    "construct 10^13": (
+        ["construct", f"memorising:width={10**13}", "--data", "xor:d=8,n=20"],
+        r"^a network of 1e\+14 parameters needs",
+    ),
+    # factories
+    "a path as module": (
+        ["measure", "../../etc:x"],
+        r"^\.\./\.\./etc is neither a file that ends in \.py nor a package\.module$",
+    ),
+    "seed -1 of probes": (["measure", "a.py:make", "--seed", "-1"], r"^seed must be >= 0, got -1$"),
     # places
     "show nothing": (["show", "nowhere"], r"^nowhere is not a run directory: it has no config"),
     "no TOML file": (["train", "no.toml"], r"^cannot read no\.toml: No such file or directory$"),
@@ -175,6 +244,29 @@ CASES = {
 @pytest.mark.parametrize("arguments, message", CASES.values(), ids=CASES)
 def test_a_mistake_is_one_line_and_writes_nothing(refused, arguments, message):
     refused(arguments, message)
+
+
+FACTORIES = {
+    "async def make():\n    return 1": r"^mine.py:make is a coroutine \(async def\): write a plain",
+    "class Stop(BaseException): ...\ndef make():\n    raise Stop('now')": (
+        r"^mine.py:make failed: Stop: now \(in .*mine.py, line 3\)$"
+    ),
+    "class Stop(BaseException): ...\nraise Stop('now')": r"^cannot import mine.py: Stop: now \(in",
+}
+
+
+@pytest.mark.parametrize("code, message", FACTORIES.items(), ids=["async", "raises", "module"])
+def test_a_bad_factory_is_one_line(refused, tmp_path, monkeypatch, code, message):
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    (tmp_path / "mine.py").write_text(code)
+    refused(["measure", "mine.py:make"], message)
+
+
+def test_a_link_to_nowhere_is_named(refused, tmp_path):
+    (tmp_path / "link").symlink_to("gone")
+    message = r"^link is a link to gone, which does not exist: make that directory, or choose"
+    refused([*train(), "--out", "link"], message)
+    refused([*train(), "--out", "link/below"], message)
 
 
 def test_no_arguments_print_the_help(main):
@@ -225,6 +317,11 @@ TOMLS = {
     "empty": (b"", r"^a run needs --arch"),
     "a config of nothing": (b"seed = 3\n", r"^a run needs --arch"),
 }
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(refused, tmp_path):
+    (tmp_path / "bom.toml").write_bytes(b"\xef\xbb\xbf" + replaced("width", "widht"))
+    refused(["train", "bom.toml"], r"^TwoLayer has no field 'widht'")
 
 
 @pytest.mark.parametrize("content, message", TOMLS.values(), ids=TOMLS)
@@ -283,9 +380,14 @@ def test_a_run_of_another_config_is_refused(refused, done):
     refused(other, r"run holds another run \(seed is 0 there, 1 here\): .*--fresh")
 
 
+def without_checksum(path):
+    """Return a config.toml without its first line."""
+    return path.read_text().partition("\n")[2]
+
+
 def test_a_run_of_a_newer_version_is_refused(refused, done):
     config = done / "config.toml"
-    config.write_text(config.read_text().replace("format = 2", "format = 3"))
+    config.write_text(without_checksum(config).replace("format = 2", "format = 3"))
     message = r"run was made by a newer flatlab \(format 3, this one reads 2\): upgrade"
     refused([*TRAIN, "--out", done], message)
     refused([*TRAIN, "--out", done, "--fresh"], message)
@@ -310,6 +412,8 @@ def test_a_damaged_run_says_which_file(refused, done):
 def test_a_config_edited_by_hand_says_which_key(refused, done):
     config = done / "config.toml"
     config.write_text(config.read_text().replace("lr = 0.01", "lr = -1.0"))
+    refused(["show", done], r"run/config\.toml is damaged .* changed the file yourself, remove its")
+    config.write_text(without_checksum(config))
     refused(["show", done], r"run/config\.toml: lr must be > 0, got -1\.0")
 
 
@@ -409,7 +513,8 @@ def test_data_that_changed_since_the_run_are_refused(refused, main, tmp_path):
     code, _, _ = main(*data(str(path)), "--out", tmp_path / "run", "--json")
     assert code == 0
     shutil.copy(tmp_path / "run" / "config.toml", tmp_path / "copy.toml")
-    config = "\n".join((tmp_path / "copy.toml").read_text().splitlines()[1:])  # without format
+    lines = (tmp_path / "copy.toml").read_text().splitlines()
+    config = "\n".join(lines[2:])  # without checksum and format
     (tmp_path / "copy.toml").write_text(config)
     np.savez(path, **arrays(y_train=-arrays()["y_train"]))
     refused(["train", tmp_path / "copy.toml"], r"data\.npz: content changed")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import TINY, TRAIN, bits, command, environment, holder, tree, wait_for
+from conftest import TINY, TRAIN, bits, command, environment, holder, tiny, tree, wait_for
 from flatlab import experiments, load_run
 from flatlab.cli import console, listing
 from flatlab.experiments.contract import Experiment, Findings, Planned, Verdict
@@ -29,7 +29,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 HEAVY = {"torch", "numba", "pandas", "matplotlib", "pydantic", "scipy", "numpy", "pyarrow"}
 VERDICT = {"claim", "statement", "paper", "measured", "low", "high", "holds"}
 # Table 1 in which the two runs that come first take a few seconds each.
-LONGER = [*TINY, "--seeds", "1", "--set", "batch_norm_epochs=20000", "--set", "bias_epochs=200000"]
+LONGER = [*tiny(batch_norm_epochs=100_000, bias_epochs=2_000_000), "--seeds", "1"]
 
 
 def document(stdout):
@@ -157,6 +157,26 @@ def test_train_and_show_print_one_json_document(main, tmp_path):
     assert {**shown, "seconds": 0} == {**found, "seconds": 0}
 
 
+def test_a_history_shows_the_columns_that_fit_and_names_the_others(main, monkeypatch):
+    tracked = ["--measure", "spectrum", "--measure", "layer_trace"]
+    monkeypatch.setattr(console.out, "width", 130)
+    code, stdout, _ = main(*TRAIN, *tracked, "--out", "run")
+    lines = stdout.splitlines()
+    head = next(line for line in lines if "epoch" in line)
+    assert code == 0 and re.search(r"epoch +step +train loss", head)
+    last = next(line for line in lines if re.match(r" +5 +100 ", line))
+    assert last.split()[2] == f"{load_run('run').final['train_loss']:.4g}"
+    assert max(map(len, lines[: lines.index(last)])) <= 130
+    said = "… and 800 columns of spectrum, 6 columns of layer_trace: in run/history.parquet"
+    assert said in lines
+    monkeypatch.setattr(console.out, "width", 250)  # the six fit, the 800 do not
+    stdout = main("show", "run")[1]
+    assert "… and 800 columns of spectrum: in run/history.parquet" in stdout
+    assert "layer trace.W1" in stdout
+    monkeypatch.setattr(console.out, "width", 30)
+    assert "memorisation" in re.search("… and .*", main("show", "run")[1]).group()
+
+
 TOML = """
 seed = 4
 dtype = "float64"
@@ -273,9 +293,11 @@ def test_table1_end_to_end_and_again(flatlab, main, monkeypatch, tmp_path):
     code, stdout, stderr = main(*TINY)
     assert (code, stderr) == (0, "")
     assert tree(tmp_path / "results" / "runs") == before  # not a file was touched
-    assert max(map(len, stdout.splitlines())) <= 80
+    paths = ("picture: ", "files: ")  # stay in one line, to be copied
+    assert all(len(x) <= 80 for x in stdout.splitlines() if not x.startswith(paths))
     assert "\x1b" not in stdout and "%" not in stdout  # no colours, no bars
-    assert stdout.count("not assessed") == len(found["verdicts"]) + 1  # and in the summary
+    # And in the reason, which they share, and in the summary.
+    assert stdout.count("not assessed") == len(found["verdicts"]) + 2
     for verdict in found["verdicts"]:
         assert verdict["claim"] in stdout
     for figure in part["figures"]:
@@ -376,6 +398,15 @@ def test_an_experiment_with_a_diverged_run_exits_with_3(main, made_up):
     assert main(*made_up(None, [planned(lr=1e30)]), "--jobs", "1")[0] == 3
 
 
+def test_a_missed_target_exits_with_3_in_train_and_run_alike(main, made_up):
+    missed = planned(until={"loss": 1e-9})
+    assert main(*made_up(None, [missed]), "--jobs", "1")[0] == 3
+    phase = "sgd:lr=0.01,epochs=2,until.loss=1e-9"
+    assert (
+        main("train", "--arch", "two_layer:width=5", "--data", "xor:n=9", "--phase", phase)[0] == 3
+    )
+
+
 def test_fresh_runs_again_to_the_same_result(main, made_up, tmp_path):
     arguments = [*made_up(None, [planned()]), "--jobs", "1"]
     assert main(*arguments)[0] == 0
@@ -395,13 +426,14 @@ LINE = r"{name} [^\n]*\d+%[^\n]*\d+:\d\d left[^\n]* loss \S+ +trace \S+ +test er
 
 
 def test_a_terminal_shows_progress(tmp_path):
-    longer = [part.replace("epochs=5", "epochs=100000") for part in TRAIN]
-    terminal = Terminal(*longer, "--out", "run", cwd=tmp_path)
-    assert terminal.end() == 0
-    assert re.search(LINE.format(name="train"), terminal.seen)
-    assert "done at epoch 100000 of 100000" in terminal.seen
+    endless = [part.replace("epochs=5", "epochs=1000000000") for part in TRAIN]
+    terminal = Terminal(*endless, "--out", "run", cwd=tmp_path)
+    terminal.read(until=LINE.format(name="train"))
+    os.kill(terminal.pid, signal.SIGTERM)
+    assert terminal.end() == 130
 
 
+@pytest.mark.slow
 def test_ctrl_c_on_an_experiment_leaves_runs_that_continue(tmp_path):
     """Ctrl-C on the terminal: parent and both children get SIGINT, as they do for a user."""
     terminal = Terminal(*LONGER, "--out", "out", cwd=tmp_path)
@@ -423,13 +455,13 @@ def test_ctrl_c_on_an_experiment_leaves_runs_that_continue(tmp_path):
 
 
 def test_sigint_on_train_leaves_a_run_that_continues(main, tmp_path):
-    longer = [part.replace("epochs=5", "epochs=200000") for part in TRAIN]
+    longer = [part.replace("epochs=5", "epochs=2000000") for part in TRAIN]
     terminal = Terminal(*longer, "--out", "run", cwd=tmp_path)
     terminal.read(until=LINE.format(name="train"))
     os.kill(terminal.pid, signal.SIGINT)
     assert terminal.end() == 130
     assert "Traceback" not in terminal.seen
-    said = r"stopping: saving what is done.*interrupted at epoch \d+ of 200000"
+    said = r"stopping: saving what is done.*interrupted at epoch \d+ of 2000000"
     assert re.search(said, terminal.seen, re.DOTALL)
     assert load_run(tmp_path / "run").status == "interrupted"
     assert main(*longer, "--out", "run")[0] == 0
@@ -444,6 +476,29 @@ def test_ctrl_c_on_any_command_is_one_line(main, monkeypatch):
     monkeypatch.setitem(listing.LISTS, "data", interrupted)
     said = "flatlab: interrupted: run the same command again to continue\n"
     assert main("list", "data") == (130, "", said)
+
+
+INTERRUPTED_AT = """
+import os, signal, sys
+def hook(event, given):
+    if event == "import" and given[0] == {name!r}:
+        os.kill(os.getpid(), signal.SIGINT)
+sys.addaudithook(hook)
+from flatlab.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["typer", "typer._adapters", "pydantic", "numpy", "numba"])
+def test_ctrl_c_while_modules_load_is_one_line(name, tmp_path):
+    """The first is imported before the command line is there, the last by the command."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_AT.format(name=name), *TRAIN],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    said = "flatlab: interrupted: run the same command again to continue\n"
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", said)
+    assert tree(tmp_path) == {}
 
 
 def test_a_job_that_dies_is_named_and_the_others_finish(main, made_up, tmp_path):
@@ -463,6 +518,43 @@ def test_a_job_that_dies_is_named_and_the_others_finish(main, made_up, tmp_path)
     assert (endless["name"], endless["status"], endless["exit_code"]) == ("endless", "failed", 1)
     assert short["path"].startswith("runs/short-")
     assert load_run(Path("results", short["path"])).status == "done"
+
+
+def test_a_run_that_dies_is_continued_if_asked(main, made_up, tmp_path, monkeypatch):
+    monkeypatch.setenv("FLATLAB_CHECKPOINT_SECONDS", "0")
+
+    def kill():
+        runs = tmp_path / "results" / "runs"
+        wait_for(lambda: [*runs.glob("long-*/checkpoint.safetensors")])
+        os.kill(holder(next(runs.glob("long-*"))), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    both = [planned("long", epochs=200_000), planned("short")]
+    code, stdout, stderr = main(*made_up(planned=both), "--retries", "1", "--json")
+    killer.join()
+    assert (code, [run["status"] for run in document(stdout)["runs"]]) == (0, ["done", "done"])
+    assert stderr == (
+        "flatlab: job long died (signal SIGKILL); try 2 of 2 goes on from its last checkpoint\n"
+    )
+
+
+def test_the_first_failure_stops_the_others_if_asked(main, made_up):
+    both = [planned("endless", epochs=10**9), planned("busy", epochs=6)]
+    path = Path("results", "runs", f"busy-{both[1].config.digest()}")
+    store = RunStore.open(path, both[1].config.to_dict())
+    with store.lock():
+        code, stdout, stderr = main(*made_up(planned=both), "--jobs", "2", "--fail-fast", "--json")
+    assert code == 2 and stderr.startswith("flatlab: busy failed: another process")
+    assert [run["status"] for run in document(stdout)["runs"]] == ["interrupted", "failed"]
+
+
+def test_a_run_takes_no_longer_than_its_timeout(main, made_up):
+    endless = [planned("endless", epochs=10**9)]
+    code, _, stderr = main(*made_up(planned=endless), "--timeout", "1.5s", "--json")
+    assert (code, stderr) == (1, "flatlab: endless failed: job endless took longer than 1.5 s\n")
+    (path,) = Path("results", "runs").glob("endless-*")
+    assert load_run(path).status == "interrupted"  # and has saved what it had
 
 
 def test_a_run_that_is_busy_is_named_and_the_others_finish(main, made_up, tmp_path):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from conftest import TRAIN
 from flatlab.cli.targets import target_of
 from flatlab.errors import UserError
+from flatlab.training import session, sitting
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -167,11 +170,42 @@ def test_the_transformer_can_be_measured(main):
     assert not found["trace"]["exact"] and found["trace"]["stderr"] > 0
 
 
-def test_the_convolutional_network_can_be_measured(main):
+def test_the_convolutional_network_can_be_measured(main, monkeypatch, tmp_path):
     target = f"{EXAMPLES / 'cnn.py'}:make"
     if not os.environ.get("FLATLAB_DATA"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         with pytest.raises(UserError, match="set FLATLAB_DATA"):
             target_of(target)
         return
     code, out, _ = main("measure", target, "--measures", "trace", "--json")
     assert code == 0 and json.loads(out)["measures"]["trace"]["exact"]
+
+
+def test_a_half_done_run_is_said_to_be_one(main, monkeypatch, tmp_path):
+    """And so is one whose newest checkpoint is damaged: the one before it is measured."""
+
+    class Third(threading.Event):
+        looks = 3
+
+        def is_set(self):
+            self.looks -= 1
+            return self.looks < 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "interrupts", lambda: contextlib.nullcontext(Third()))
+        patch.setattr(session, "CHECKPOINT_SECONDS", 0.0)
+        patch.setattr(sitting, "CHUNK_SECONDS", 0.0)
+        assert main(*TRAIN, "--out", "run")[0] == 130
+    half = "unfinished: epoch 3 of 5 is the last one logged; run the command that trained it again"
+    for damage in ("", "checkpoint.safetensors is damaged"):
+        if damage:
+            path = tmp_path / "run" / "checkpoint.safetensors"
+            path.write_bytes(path.read_bytes()[:-1])
+        code, out, _ = main("measure", "run", "--measure", "trace")
+        assert code == 0 and f"note: {half}" in out and damage in out
+        found = json.loads(main("measure", "run", "--measure", "trace", "--json")[1])
+        assert found["status"] == "interrupted"
+        assert found["notes"][0].startswith(half) and damage in "".join(found["notes"])
+    assert main(*TRAIN, "--out", "run")[0] == 0
+    assert "unfinished" not in main("measure", "run", "--measure", "trace")[1]
+    assert json.loads(main("measure", "run", "--measure", "trace", "--json")[1])["status"] == "done"

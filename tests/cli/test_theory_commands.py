@@ -48,6 +48,13 @@ MISTAKES = {
     "too narrow": (["construct", "memorising:epsilon=1e-12", "--data", DATA], "float64"),
     "a family": (["flattest", "--arch", "deep", "--data", DATA], "no-bias"),
     "too few neurons": (["flattest", "--arch", "bias", "--data", DATA, "--width", "2"], "width"),
+    **{
+        f"a budget of {text}": (
+            ["flattest", "--arch", "bias", "--data", DATA, f"--budget={text}"],
+            f"budget must be a finite number of seconds > 0, got {text}",
+        )
+        for text in ("nan", "inf", "-inf", "-1")
+    },
     "no budget": (["flattest", "--arch", "bias", "--data", DATA, "--budget", "0"], "budget"),
     "no run": (["train", "--start", "/nowhere", "--phase", "sgd:lr=0.1,epochs=1"], "run directory"),
 }

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from .app import DONE, Json, app, complain, emit
 
 
 @app.command()
 def anatomy(
-    path: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    path: Annotated[Path, Argument(metavar="DIR", help="A run directory.")],
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the pictures; by default the run directory.")
+        Path | None, Option(help="Folder for the pictures; by default the run directory.")
     ] = None,
-    most: Annotated[int, typer.Option(min=1, max=40, help="Number of neurons in the table.")] = 10,
+    most: Annotated[int, Option(min=1, max=40, help="Number of neurons in the table.")] = 10,
     as_json: Json = False,
 ) -> int:
     """Look inside a solution: does it memorise, or has it found the features?"""
@@ -28,21 +28,16 @@ def anatomy(
     run = examine(path)
     found = dissect(run)
     paths = save(pictures(found, path.resolve().name), out or path)
-    facts: dict[str, Any] = {
-        "memorisation": found.memorisation,
-        "groups": found.groups,
-        "layers": list(found.layers),
-        "features": found.features,
-        "chance": found.chance,
-    }
     neurons = found.neurons(most)
     for note in run.notes:
         complain(f"{path}: {note}", DONE)
     if as_json:
+        names = ("memorisation", "groups", "layers", "features", "chance")
+        facts = {name: getattr(found, name) for name in names}
         kept = {"path": path, "status": run.status, "notes": run.notes}
         emit({**kept, **facts, "neurons": neurons, "pictures": paths})
         return DONE
-    from ..report.tables import number
+    from ..outside.tables import number
     from .console import print_line, print_table
 
     print_table(neurons, f"the {len(neurons)} largest neurons of {found.gallery.total}")

@@ -1,10 +1,11 @@
-"""Output on the terminal: tables, verdicts and progress. Only `cli` uses it."""
+"""Output on the terminal: tables and verdicts."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -15,11 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..report.tables import interval, number, with_intervals
-from ..training.interrupts import noticed
-from .progress import CheckProgress as CheckProgress
-from .progress import JobProgress
-from .progress import Waiting as Waiting
+from ..outside.tables import interval, number, with_intervals
 
 if TYPE_CHECKING:
     from ..claims import Line
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
 
 # A file or a pipe has no width, so set one.
 out = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
-MARKS = {True: "[green]holds[/]", False: "[red]fails[/]", None: "[yellow]not assessed[/]"}
+VERDICTS = {"holds": "green", "fails": "red", "not assessed": "yellow"}  # and their colours
 TABLE_WIDTH = 110  # columns of text that a table with sentences needs
 NO_BREAK = "\u00a0"
 # The mark and the colour of each result of a claim.
@@ -49,27 +46,6 @@ MEANINGS = {
 }
 
 
-class AnsweringProgress(JobProgress):
-    """Progress of jobs. Ctrl-C is acknowledged on stderr at once, with or without bars.
-
-    A run stops between two chunks, and saves; during compilation that takes seconds.
-    """
-
-    def __enter__(self) -> AnsweringProgress:
-        super().__enter__()
-        self.notice = noticed(self._stopping)
-        self.notice.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.notice.__exit__(*error)
-        super().__exit__(*error)
-
-    def _stopping(self) -> None:
-        text = "flatlab: stopping: saving what is done"
-        self.progress.console.print(text, soft_wrap=True, markup=False, highlight=False)
-
-
 def print_line(text: str) -> None:
     """Print text unchanged: no markup, no colours, no line break within a path."""
     out.print(text, soft_wrap=True, markup=False, highlight=False)
@@ -88,14 +64,8 @@ def print_table(
         out.print(f"{title or 'table'}: (empty)")
         return
     rows = [with_intervals(row) for row in rows]
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    table.box, table.padding = box.SIMPLE_HEAD, (0, 1, 0, 0)
     texts = [[number(value) for value in row.values()] for row in rows]
     names = [name.replace("_", " ") for name in rows[0]]
     widths = _widths([[name, *cells] for name, *cells in zip(names, *texts, strict=True)])
@@ -107,16 +77,48 @@ def print_table(
     out.print(table)
 
 
+def print_history(rows: Sequence[Mapping[str, Any]], where: str) -> None:
+    """Print the columns of a history that fit; a line names the others and says where."""
+    shown = _fitting(rows)
+    print_table([{name: row[name] for name in shown} for row in rows], "history")
+    left = Counter(name.partition(".")[0] for name in rows[0] if name not in shown)
+    if left:
+        groups = [name if n == 1 else f"{n} columns of {name}" for name, n in left.items()]
+        print_line(f"… and {', '.join(groups)}: {where}")
+
+
+def _fitting(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the columns that fit on the terminal side by side, in their order.
+
+    Single columns come first. The columns of an array, as spectrum.0, spectrum.1 and so on, are
+    shown together or not at all.
+    """
+    groups: dict[str, list[str]] = {}
+    for name in rows[0]:
+        measure, dot, _ = name.partition(".")
+        groups.setdefault(measure + dot if dot else name, []).append(name)
+    shown: set[str] = set()
+    spare = out.width - 1
+    for _, names in sorted(groups.items(), key=lambda group: len(group[1]) > 1):
+        columns = [[n.replace("_", " "), *(number(row[n]) for row in rows)] for n in names]
+        needed = sum(max(_words(column)) + 2 for column in columns)
+        if needed <= spare:
+            shown, spare = shown | {*names}, spare - needed
+    return [name for name in rows[0] if name in shown]
+
+
+def _words(column: Sequence[str]) -> list[int]:
+    """Return the lengths of the words in a column."""
+    return [cell_len(word) for cell in column for word in cell.split(" ")]
+
+
 def _widths(columns: Sequence[Sequence[str]]) -> list[int | None]:
     """Return widths at which all columns fit on the terminal and no word is broken.
 
     Each column gets the width of its longest word; the rest goes to the columns that need most
     lines. If not even the words fit, widths are None, and rich decides.
     """
-    words = [
-        max((cell_len(word) for cell in column for word in cell.split(" ")), default=1)
-        for column in columns
-    ]
+    words = [max(_words(column)) for column in columns]
     whole = [max(cell_len(cell) for cell in column) for column in columns]
     spare = out.width - sum(words) - 2 * len(columns) - 1  # padding, separators, edges
     if spare < 0:
@@ -136,17 +138,21 @@ def print_results(results: Results) -> None:
     alone = len(results.experiments) == 1
     for part in results.experiments if alone else ():
         for name, rows in part.tables.items():
-            print_table(rows, name)
+            print_table(rows, f"{name}: {part.setting}" if part.setting else name)
+    shared = results.shared()
     if out.width < TABLE_WIDTH:
         for part in results.experiments:
             if not alone:
                 print_line(f"{part.id}, preset {results.preset}")
             for verdict in results.of(part.id):
-                _print_verdict(verdict)
+                _print_verdict(verdict, shared)
     else:
-        styles = {"holds": "green", "fails": "red", f"not{NO_BREAK}assessed": "yellow"}
-        rows = [_cells(v, alone) for v in results.verdicts]
+        styles = {word.replace(" ", NO_BREAK): style for word, style in VERDICTS.items()}
+        rows = [_cells(v, alone, shared) for v in results.verdicts]
         print_table(rows, f"{results.name}, preset {results.preset}", styles)
+    for reason, count in shared.items():
+        said = f"not assessed, {count} claims: {reason}"
+        out.print(said, markup=False, highlight=False)
     columns = ("id", "seeds", "runs", "epochs", "training_seconds", "wall_seconds")
     if any(part.runs for part in results.experiments):
         seconds = [{n: getattr(part, n) for n in columns} for part in results.experiments]
@@ -169,21 +175,27 @@ def print_results(results: Results) -> None:
     print_line(f"files: {results.folder}")
 
 
-def _print_verdict(v: Judged) -> None:
+def _explained(v: Judged, shared: Container[str]) -> str:
+    """Write the statement and the reason; a reason that verdicts share is printed below them."""
+    return v.statement if v.holds is None and v.reason in shared else f"{v.statement}: {v.reason}"
+
+
+def _print_verdict(v: Judged, shared: Container[str]) -> None:
     """Print a claim with its verdict and the number behind it."""
     measured = escape(f"measured {interval(v.measured, v.low, v.high)}, paper {v.paper}")
-    out.print(f"{MARKS[v.holds]}  [bold]{v.claim}[/]  {measured}", highlight=False)
-    explained = escape(f"{v.statement}: {v.reason}")
+    verdict = f"[{VERDICTS[v.verdict]}]{v.verdict}[/]"
+    out.print(f"{verdict}  [bold]{v.claim}[/]  {measured}", highlight=False)
+    explained = escape(_explained(v, shared))
     out.print(Padding(explained, (0, 0, 0, 4)), highlight=False)
 
 
-def _cells(v: Judged, alone: bool) -> dict[str, Any]:
+def _cells(v: Judged, alone: bool, shared: Container[str]) -> dict[str, Any]:
     cells = {
         "verdict": v.verdict.replace(" ", NO_BREAK),
         "claim": v.claim,
         "measured": interval(v.measured, v.low, v.high),
         "paper": str(v.paper),
-        "what and why": f"{v.statement}: {v.reason}",
+        "what and why": _explained(v, shared),
     }
     return cells if alone else cells | {"experiment": v.experiment}
 
@@ -195,7 +207,7 @@ def print_verification(found: Verification, hidden: Sequence[str] = ()) -> None:
         {
             "id": result.claim.id,
             "kind": result.claim.kind,
-            "measured": _decisive(result),
+            "measured": result.measured,
             "verdict": marked[result.word] + (f": {said.verdict}" if said else ""),
             "s": f"{result.seconds:.2f}" if result.claim.check else "",
         }
@@ -204,7 +216,7 @@ def print_verification(found: Verification, hidden: Sequence[str] = ()) -> None:
         if result.word not in hidden
     ]
     styles = {marked[word]: style for word, (_, style) in WORDS.items()}
-    for word, style in (("holds", "green"), ("fails", "red"), ("not assessed", "yellow")):
+    for word, style in VERDICTS.items():
         styles[f"{marked['by experiment']}: {word}"] = style
     if rows:
         print_table(rows, styles=styles)
@@ -219,26 +231,6 @@ def print_verification(found: Verification, hidden: Sequence[str] = ()) -> None:
         if word in said:
             print_line(f"{WORDS[word][0]} {meaning}: see --show ID")
     print_line(f"{len(found.results)} claims, seed {found.seed}, {found.seconds:.1f} s")
-
-
-def _decisive(result: Result) -> str:
-    line = result.decisive
-    if line is None:
-        return "error" if result.error else str(result.decided or result.whereto)
-    return _comparison(line)
-
-
-def _comparison(line: Line) -> str:
-    if line.holds is None:
-        return number(line.measured)
-    if line.relation == "is":
-        return "yes" if line.measured else "no"
-    return f"{_figure(line.measured)} {line.relation} {_figure(line.expected)}"
-
-
-def _figure(value: float) -> str:
-    """Write a number with enough digits that a misprint and its correction look different."""
-    return f"{value:.6g}"
 
 
 def print_evidence(result: Result) -> None:
@@ -261,7 +253,7 @@ def print_evidence(result: Result) -> None:
             out.print(Padding(escape(f"{name}: {text}"), (0, 0, 0, 4)), highlight=False)
     random = any(line.low is not None for line in result.lines)
     rows = [
-        {"evidence": line.what, "measured": _comparison(line)}
+        {"evidence": line.what, "measured": line.comparison()}
         | ({"95 % interval": _interval(line)} if random else {})
         | {"": {True: "✓", False: "✗", None: ""}[line.holds]}
         for line in result.lines

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from ..errors import UserError, unknown
 from .app import DONE, Json, app, emit
@@ -16,18 +16,16 @@ from .app import DONE, Json, app, emit
 def list_(
     kind: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="experiments, data, models, losses, optimizers, measures, claims or constructions"
         ),
     ] = "experiments",
     as_json: Json = False,
 ) -> int:
-    """List experiments, data, models, algorithms, measures, claims and more."""
+    """List experiments, data, models, optimizers, measures, claims and more."""
     from .listing import LISTS
 
     if kind not in LISTS:
-        from ..errors import unknown
-
         raise unknown("list", kind, LISTS)
     rows = LISTS[kind]()
     if as_json:
@@ -41,10 +39,8 @@ def list_(
 
 @app.command()
 def bench(
-    only: Annotated[
-        list[str] | None, typer.Option(help="Run this benchmark; may be repeated.")
-    ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Larger sizes, longer runs.")] = False,
+    only: Annotated[list[str] | None, Option(help="Run this benchmark; may be repeated.")] = None,
+    full: Annotated[bool, Option("--full", help="Larger sizes, longer runs.")] = False,
     as_json: Json = False,
 ) -> int:
     """Compare the engine's speed with other libraries, as ratios measured in one run."""
@@ -56,12 +52,14 @@ def bench(
             f"benchmarks are part of the source checkout, and {script} does not exist: "
             "clone the repository and install it with pip install -e ."
         )
-    flags = ["--full"] * full + ["--json"] * as_json
+    flags = ["--full"] * full
     sys.path.insert(0, str(script.parent))
     made = runpy.run_path(str(script))
     for name in only or []:
         if name not in made["BENCHMARKS"]:
             raise unknown("benchmark", name, made["BENCHMARKS"])
         flags += ["--only", name]
-    made["main"](flags)
+    document = made["main"](flags)
+    if as_json:
+        emit(document)
     return DONE

@@ -6,19 +6,16 @@ A flag writes a spec as `name:key=value,key=value`; the keys are the fields of t
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..data import Dataset
 from ..data.catalogue import make
-from ..errors import UserError
+from ..errors import UserError, require_file, require_path
 from ..specs import parse_spec
 from ..training.config import RunConfig
 from ..training.run import load_run, start_table
-
-# Flag → the key that stores the name before the colon.
-_NAME_KEYS = {"arch": "kind", "data": "name", "loss": "name", "schedule": "optimizer"}
 
 
 def table_of(text: str, name_key: str) -> dict[str, Any]:
@@ -57,26 +54,38 @@ def data_spec(text: str) -> dict[str, Any]:
     return table_of(text, "name")
 
 
+def log_of(text: str) -> dict[str, Any]:
+    """Read the options of a log grid.
+
+    >>> log_of("per_decade=0,regular=20")
+    {'per_decade': 0, 'regular': 20}
+    """
+    if "=" not in text:
+        raise UserError(f"--log takes options, e.g. per_decade=0,regular=20, got {text!r}")
+    return parse_spec(f":{text}")[1]
+
+
+# Flag → how its text becomes the value of a configuration; other flags are values already.
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "arch": lambda text: table_of(text, "kind"),
+    "data": data_spec,
+    "loss": lambda text: table_of(text, "name"),
+    "schedule": lambda texts: [table_of(text, "optimizer") for text in texts],
+    "measures": lambda texts: [tracked_of(text) for text in texts],
+    "log": log_of,
+    "start": start_table,
+}
+
+
 def config_from_flags(file: Path | None, flags: Mapping[str, Any]) -> tuple[RunConfig, Dataset]:
     """Return the configuration and its data set; flags that are not None override the file."""
     fields = _read(file) if file else {}
     if flags.get("start") is not None:
-        fields = {**_of_run(flags["start"]), **fields}
+        run = load_run(flags["start"]).config.to_dict()
+        fields = {name: run[name] for name in ("arch", "data", "loss", "dtype")} | fields
     for name, value in flags.items():
-        if value is None:
-            continue
-        if name == "schedule":
-            fields[name] = [table_of(text, _NAME_KEYS[name]) for text in value]
-        elif name == "measures":
-            fields[name] = [tracked_of(text) for text in value]
-        elif name == "log":
-            fields[name] = parse_spec(f":{value}")[1]
-        elif name == "start":
-            fields[name] = start_table(value)
-        elif name == "data":
-            fields[name] = data_spec(value)
-        else:
-            fields[name] = table_of(value, _NAME_KEYS[name]) if name in _NAME_KEYS else value
+        if value is not None:
+            fields[name] = _READERS[name](value) if name in _READERS else value
     for name, example in (
         ("arch", "two_layer:width=500"),
         ("data", "xor:d=30,n=100"),
@@ -87,21 +96,25 @@ def config_from_flags(file: Path | None, flags: Mapping[str, Any]) -> tuple[RunC
             raise UserError(f"a run needs --{flag}, e.g. --{flag} {example}, or a TOML file")
     config = RunConfig.from_dict(fields)
     data = make(config.data)
+    for tracked in config.measures:
+        if tracked.examples is not None and tracked.examples > data.n:
+            raise UserError(
+                f"examples of {tracked.measure} must be <= n = {data.n}, got {tracked.examples}: "
+                "leave them out to measure on all"
+            )
     return RunConfig.from_dict({**config.to_dict(), "data": data.spec}), data
 
 
-def _of_run(path: Path) -> dict[str, Any]:
-    """Return the defaults that a run takes over from the run it starts from."""
-    config = load_run(path).config.to_dict()
-    return {name: config[name] for name in ("arch", "data", "loss", "dtype")}
-
-
 def _read(file: Path) -> dict[str, Any]:
+    require_path("FILE.toml", file, "a TOML file")
+    require_file(file)
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UserError(f"{file} is not a text file") from None
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{file} is not valid TOML: {error}") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, deep nesting
+        raise UserError(f"{file} cannot be read: {error}") from None

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from ..specs import spec_text, to_dict
-from ..training.run import Columns, Run
+from ..training.run import Run
 from ..training.schedule import Phase
 
 Rows = list[dict[str, Any]]
@@ -38,17 +36,22 @@ def _constructions() -> Rows:
     return [{"name": name, "what": what} for name, what in descriptions().items()]
 
 
-def _models() -> Rows:
-    from ..models import MODELS
-
+def _specs(classes: Mapping[str, Any], fields: str) -> Rows:
+    """Return the names of specs, the first line of each description, and its fields."""
     return [
         {
             "name": name,
             "what": (cls.__doc__ or "").splitlines()[0],
-            "fields": ", ".join(field.name for field in dataclasses.fields(cls)),
+            fields: ", ".join(field.name for field in dataclasses.fields(cls)),
         }
-        for name, cls in MODELS.items()
+        for name, cls in classes.items()
     ]
+
+
+def _models() -> Rows:
+    from ..models import MODELS
+
+    return _specs(MODELS, "fields")
 
 
 def _measures() -> Rows:
@@ -61,16 +64,9 @@ def _measures() -> Rows:
 
 
 def _optimizers() -> Rows:
-    from ..training.optimizers import OPTIMIZERS, described
+    from ..training.optimizers import SPECS
 
-    return [
-        {
-            "name": name,
-            "what": described(name),
-            "options": ", ".join(field.name for field in dataclasses.fields(cls)),
-        }
-        for name, cls in OPTIMIZERS.items()
-    ]
+    return _specs(SPECS, "options")
 
 
 def _losses() -> Rows:
@@ -103,13 +99,6 @@ LISTS: dict[str, Callable[[], Rows]] = {
     "claims": _claims,
     "constructions": _constructions,
 }
-
-
-def some_rows(columns: Columns, most: int) -> Rows:
-    """Return at most `most` rows of a history, including the first and the last."""
-    total = len(columns["epoch"])
-    chosen = np.unique(np.linspace(0, total - 1, min(most, total)).round().astype(int))
-    return [{name: column[k].item() for name, column in columns.items()} for k in chosen]
 
 
 def describe_run(run: Run) -> list[str]:

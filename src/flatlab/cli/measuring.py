@@ -4,35 +4,41 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from .app import DONE, Json, app, emit
+from ..errors import whole_number
+from .app import DONE, DataDir, Json, app, emit
 
 
 @app.command()
 def measure(
     target: Annotated[
-        str, typer.Argument(help="A run directory, or MODULE:FACTORY giving (model, loss, data)")
+        str, Argument(help="A run directory, or MODULE:FACTORY giving (model, loss, data)")
     ],
     measures: Annotated[
         list[str] | None,
-        typer.Option(help="e.g. trace,lambda_max:tolerance=1e-4 or all; may be repeated"),
+        Option(
+            "--measure",
+            "--measures",
+            help="e.g. trace,lambda_max:tolerance=1e-4 or all; may be repeated",
+        ),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Measure on other data, e.g. xor:d=30,n=1000 or a.npz")
+        str | None, Option(help="Measure on other data, e.g. xor:d=30,n=1000 or a.npz")
     ] = None,
-    mode: Annotated[str, typer.Option(help="eval, train or recomputed")] = "eval",
+    data_dir: DataDir = None,
+    mode: Annotated[str, Option(help="eval, train or recomputed")] = "eval",
     params: Annotated[
-        list[str] | None, typer.Option(help="Name pattern or layer; may be repeated")
+        list[str] | None, Option(help="Name pattern or layer; may be repeated")
     ] = None,
-    dtype: Annotated[str | None, typer.Option(help="float64 for higher precision")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of probes and start vectors.")] = 0,
-    budget: Annotated[float | None, typer.Option(help="Seconds for each measure.")] = None,
+    dtype: Annotated[str | None, Option(help="float64 for higher precision")] = None,
+    seed: Annotated[int, Option(help="Seed of probes and start vectors.")] = 0,
+    budget: Annotated[float | None, Option(help="Seconds for each measure.")] = None,
     products: Annotated[
-        int | None, typer.Option(help="Products with a matrix (or gradients) for each measure.")
+        int | None, Option(help="Products with a matrix (or gradients) for each measure.")
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Examples per batch; matters with --mode train.")
+        int | None, Option(help="Examples per batch; matters with --mode train.")
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -41,6 +47,7 @@ def measure(
     from ..measures.measuring import measure as take
     from .targets import target_of
 
+    whole_number("seed", seed, least=0)
     chosen, limit = choose(measures or None), Budget(budget, products)
     everything = any("all" in text.split(",") for text in measures or ())
     found = target_of(target, data)
@@ -50,20 +57,25 @@ def measure(
         progress=False if as_json else None, skip=everything,
     )  # fmt: skip
     if as_json:
-        emit({"target": target, "measures": readings.to_dict(), "skipped": readings.skipped})
+        document = {"target": target, "measures": readings.to_dict(), "skipped": readings.skipped}
+        kept = {"status": found.status, "notes": found.notes} if found.status else {}
+        emit(document | kept)
         return DONE
     from .console import print_line, print_table
 
     print_table(readings.rows(), target)
-    print_line(readings.footnote())
+    for line in readings.lines():
+        print_line(line)
     for name, reason in readings.skipped.items():
         print_line(f"left out {name}: {reason}")
+    for note in found.notes:
+        print_line(f"note: {note}")
     return DONE
 
 
 @app.command()
 def explain(
-    name: Annotated[str, typer.Argument(help="A measure, e.g. trace; see `flatlab list measures`")],
+    name: Annotated[str, Argument(help="A measure, e.g. trace; see `flatlab list measures`")],
     as_json: Json = False,
 ) -> int:
     """Explain a measure: its definition, its invariances, its cost and its limits."""

@@ -1,124 +1,158 @@
-"""The commands `run` and `reproduce`, two names for the same call."""
+"""The command `run`, and `reproduce`, another name for it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from ..errors import UserError
-from .app import CLAIM_FAILED, DIVERGED, DONE, INTERRUPTED, Fresh, Json, Out, app, complain, emit
+from ..errors import UserError, whole_number
+from .app import (
+    CLAIM_FAILED,
+    DONE,
+    DataDir,
+    Fresh,
+    Json,
+    app,
+    code_of,
+    complain,
+    emit,
+    folder,
+    interrupted,
+)
 
 if TYPE_CHECKING:
     from ..experiments.results import Results
 
-Preset = Annotated[str, typer.Option(help="quick, lab or paper")]
-Seeds = Annotated[int | None, typer.Option(help="Number of seeds.")]
-Jobs = Annotated[int | None, typer.Option(help="Runs at a time; default: all cores.")]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Change a setting, key=value, of every experiment that has it."),
-]
-Budget = Annotated[
-    str | None, typer.Option(help="Time for training, e.g. 90s, 30m or 2h; most informative first.")
-]
-Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 if a claim fails.")]
 
-
+@app.command("reproduce", help="Run every experiment of a source, with the options of `run`.")
 @app.command()
 def run(
+    ctx: typer.Context,
     ids: Annotated[
-        list[str], typer.Argument(metavar="ID", help="e.g. wen2023/table1; or a whole source")
+        list[str],
+        Argument(metavar="ID", help="e.g. wen2023/table1; or your own, mine.py:EXPERIMENT"),
     ],
-    preset: Preset = "lab",
-    seeds: Seeds = None,
-    jobs: Jobs = None,
-    changes: Set = None,
-    budget: Budget = None,
-    out: Out = Path("results"),
+    preset: Annotated[str, Option(help="quick, lab or paper")] = "lab",
+    seeds: Annotated[int | None, Option(help="Number of seeds.")] = None,
+    jobs: Annotated[int | None, Option(help="Runs at a time; default: all cores.")] = None,
+    changes: Annotated[
+        list[str] | None,
+        Option("--set", help="Change a setting, key=value, of every experiment that has it."),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        Option(help="Time for training, e.g. 90s, 30m or 2h; most informative first."),
+    ] = None,
+    engine: Annotated[str, Option(help="local (processes of this machine) or ray")] = "local",
+    address: Annotated[
+        str | None, Option(metavar="HOST:PORT", help="Ray cluster; default: one on this machine.")
+    ] = None,
+    cpus_per_job: Annotated[
+        float | None, Option(help="CPUs that Ray reserves for a run; default: 1.")
+    ] = None,
+    gpus_per_job: Annotated[
+        float | None, Option(help="GPUs for a run on Ray, e.g. 0.25; default: none.")
+    ] = None,
+    retries: Annotated[
+        int | None,
+        Option(help="Restarts of a run whose process or node died; default: ray 3, local 0."),
+    ] = None,
+    timeout: Annotated[str | None, Option(help="Time for one run, e.g. 2h.")] = None,
+    fail_fast: Annotated[
+        bool, Option("--fail-fast", help="Stop and save everything when a run fails.")
+    ] = False,
+    retry_failed: Annotated[
+        bool, Option("--retry-failed", help="Retry runs that failed by themselves, too.")
+    ] = False,
+    data_dir: DataDir = None,
+    out: Annotated[Path, Option(help="Folder for results.", parser=folder)] = Path("results"),
+    formats: Annotated[
+        str, Option("--format", help="Formats of pictures: png, pdf, svg, with commas.")
+    ] = "png",
     fresh: Fresh = False,
-    strict: Strict = False,
+    strict: Annotated[bool, Option("--strict", help="Exit with 1 if a claim fails.")] = False,
     as_json: Json = False,
 ) -> int:
     """Run experiments: train what is missing, judge the claims, draw the pictures."""
-    return _run(ids, preset, seeds, jobs, changes, budget, out, fresh, strict, as_json)
-
-
-@app.command()
-def reproduce(
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="The first part of an experiment's id, or an id")
-    ],
-    preset: Preset = "lab",
-    seeds: Seeds = None,
-    jobs: Jobs = None,
-    changes: Set = None,
-    budget: Budget = None,
-    out: Out = Path("results"),
-    fresh: Fresh = False,
-    strict: Strict = False,
-    as_json: Json = False,
-) -> int:
-    """Run every experiment of a source; the same as `run SOURCE`."""
-    return _run([source], preset, seeds, jobs, changes, budget, out, fresh, strict, as_json)
-
-
-def _run(
-    ids: list[str],
-    preset: str,
-    seeds: int | None,
-    jobs: int | None,
-    changes: list[str] | None,
-    budget: str | None,
-    out: Path,
-    fresh: bool,
-    strict: bool,
-    as_json: bool,
-) -> int:
-    from .. import experiments, report
-    from ..experiments.budget import parse_budget
     from ..experiments.catalogue import parse_changes
-    from . import console
+    from . import verbs
+    from .console import print_results
 
-    if jobs is not None and jobs < 1:
-        raise UserError(f"jobs must be >= 1, got {jobs}")
-    with console.AnsweringProgress(quiet=as_json) as progress:
-        results = experiments.run(
-            ids,
-            preset,
-            out=out,
-            seeds=seeds,
-            changes=parse_changes(changes or []),
-            workers=jobs,
-            budget=None if budget is None else parse_budget(budget),
-            fresh=fresh,
-            on_plan=progress.expect,
-            on_event=lambda job, kind, info: progress.update(job.name, kind, info),
-            on_analysis=lambda id: progress.say(f"analysing {id}"),
-        )
-    if results.status != "interrupted":
-        report.publish(results)
+    if jobs is not None:
+        whole_number("jobs", jobs, least=1)
+    _check_sources(ids, ctx.info_name == "run")
+    _check_once(changes or [], seeds)
+    results = verbs.run(
+        ids,
+        preset,
+        seeds=seeds,
+        out=out,
+        budget=budget,
+        workers=jobs,
+        fresh=fresh,
+        changes=parse_changes(changes or []),
+        formats=formats,
+        progress=not as_json,
+        engine=engine,
+        address=address,
+        cpus_per_job=cpus_per_job,
+        gpus_per_job=gpus_per_job,
+        retries=retries,
+        timeout=timeout,
+        fail_fast=fail_fast,
+        retry_failed=retry_failed,
+    )
     for failed in results.failed:
         complain(f"{failed.name} failed: {failed.error}", CLAIM_FAILED)
     if as_json:
         emit(results.to_dict())
     elif results.status != "interrupted":
-        console.print_results(results)
-    return exit_code(results, strict)
+        print_results(results)
+    return exit_code(results, strict, fail_fast)
 
 
-def exit_code(results: Results, strict: bool) -> int:
-    """Return the exit code: a failed run's own, 3 if a run diverged, 1 for `--strict`."""
-    if results.status == "interrupted":
-        return complain(
-            f"interrupted: run the same command again to continue; {results.done} of "
-            f"{len(results.runs)} runs are done",
-            INTERRUPTED,
-        )
+def _check_sources(ids: list[str], alone: bool) -> None:
+    """Refuse a source that has claims and no experiments, and any source where it is not meant."""
+    from ..claims.sources import SOURCES
+    from ..experiments import CATALOGUE
+
+    sources = sorted({id.partition("/")[0] for id in CATALOGUE})
+    for id in ids:
+        if id in SOURCES and id not in sources:
+            raise UserError(
+                f"{id} has no experiments yet: the sources that can be run are "
+                f"{' and '.join(sources)}; `flatlab verify --source {id}` checks its claims"
+            )
+        if alone and id in sources:
+            count = sum(e.partition("/")[0] == id for e in CATALOGUE)
+            raise UserError(
+                f"{id} is a source, not an experiment: `flatlab reproduce {id}` runs all of its "
+                f"{count} experiments, `flatlab list` names them"
+            )
+
+
+def _check_once(changes: list[str], seeds: int | None) -> None:
+    """Refuse a setting that is given twice."""
+    names = [text.partition("=")[0] for text in changes]
+    given = Counter([*names, *(["seeds"] if seeds is not None else [])])
+    for name, times in given.items():
+        if times > 1:
+            also = " (--seeds is one of them)" if name == "seeds" and seeds is not None else ""
+            raise UserError(f"{name} is given {times} times{also}: give it once")
+
+
+def exit_code(results: Results, strict: bool, fail_fast: bool = False) -> int:
+    """Return the exit code: a failed run's own, that of `code_of`, 1 for `--strict`."""
+    if results.status == "interrupted" and not (fail_fast and results.failed):
+        done = f"{results.done} of {len(results.runs)} runs are done"
+        return interrupted(f"; {done}")
     if results.failed:
         return max(run.exit_code for run in results.failed)
-    if any(run.status == "diverged" for run in results.runs):
-        return DIVERGED
     claims_failed = any(verdict.holds is False for verdict in results.verdicts)
-    return CLAIM_FAILED if strict and claims_failed else DONE
+    return code_of(run.status for run in results.runs) or (
+        CLAIM_FAILED if strict and claims_failed else DONE
+    )

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..data.catalogue import make
 from ..errors import UserError, in_words
-from ..models.module import blamed, factory_of
-from ..training.run import load_run
+from ..outside.functions import blamed, function_named
+from ..training.run import load_run, unfinished
 from .from_flags import data_spec
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Target:
-    """A model with its loss and data; distances are measured from `reference` (None if unknown)."""
+    """A model with its loss and data; distances are measured from `reference` (None if unknown).
+
+    `status` and `notes` are those of a stored run; the first note of an unfinished one says so.
+    """
 
     model: Any
     loss: Any
     data: Any
     reference: Mapping[str, Any] | None = None
+    status: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 def target_of(text: str, data: str | None = None) -> Target:
@@ -31,7 +36,7 @@ def target_of(text: str, data: str | None = None) -> Target:
     found = _of_run(path) if path.is_dir() else _of_factory(text)
     if data is None:
         return found
-    return Target(found.model, found.loss, make(data_spec(data)), found.reference)
+    return dataclasses.replace(found, data=make(data_spec(data)))
 
 
 def _of_run(path: Path) -> Target:
@@ -39,19 +44,22 @@ def _of_run(path: Path) -> Target:
     data = run.dataset()
     start = run.config.arch.module(data, run.config.seed)
     reference = {name: value.detach() for name, value in start.named_parameters()}
-    return Target(run.module(), run.config.loss, data, reference)
+    notes = (unfinished(run), *run.notes) if run.status == "interrupted" else run.notes
+    return Target(run.module(), run.config.loss, data, reference, run.status, notes)
 
 
 def _of_factory(text: str) -> Target:
-    where, colon, name = text.rpartition(":")
-    if not colon or not where or not name:
+    if ":" not in text:
         raise UserError(
             f"{text!r} is neither a run directory nor MODULE:FACTORY (e.g. examples/cnn.py:make)"
         )
-    factory = factory_of(text)
+    factory = function_named(text)
     _check_arguments(text, factory)
     with blamed(f"{text} failed"):
         made = factory()
+    if inspect.iscoroutine(made):
+        made.close()
+        raise UserError(f"{text} is a coroutine (async def): write a plain function around it")
     if not isinstance(made, tuple | list) or len(made) != 3:
         raise UserError(f"{text} must return (model, loss, data), got {in_words(made)}")
     return Target(*made)

@@ -6,63 +6,84 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
+from typer import Argument, Option
 
-from ..errors import UserError
-from .app import CLAIM_FAILED, DONE, INTERRUPTED, Json, app, complain, emit
+from ..errors import UserError, whole_number
+from .app import CLAIM_FAILED, DONE, INTERRUPTED, Json, app, complain, emit, folder
 
 if TYPE_CHECKING:
+    from ..data import Dataset
     from ..theory.columns import Family
-    from ..training.run import Run
+    from ..theory.solution import Solution
 
-Data = Annotated[str, typer.Option(help="e.g. xor:d=30,n=100, or a .npz file")]
-Folder = Annotated[Path | None, typer.Option("--out", help="Run directory.")]
-Again = Annotated[bool, typer.Option("--fresh", help="Make it again even if it exists.")]
+Data = Annotated[str, Option(help="e.g. xor:d=30,n=100, or a .npz file")]
+Folder = Annotated[Path | None, Option("--out", help="Run directory.", parser=folder)]
+Again = Annotated[bool, Option("--fresh", help="Make it again even if it exists.")]
 
 
 @app.command()
 def verify(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ID", help="An id, its beginning, or a pattern with *."),
+        Argument(metavar="ID", help="An id, its beginning, or a pattern with *."),
     ] = None,
-    source: Annotated[str | None, typer.Option(help="Only claims of this source.")] = None,
-    thorough: Annotated[bool, typer.Option("--thorough", help="Larger sizes, longer.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of all random instances.")] = 0,
-    jobs: Annotated[int | None, typer.Option(help="Processes; default: all cores.")] = None,
-    evidence: Annotated[bool, typer.Option("--show", help="Print all evidence.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Also list unchecked claims.")] = False,
+    source: Annotated[str | None, Option(help="Only claims of this source.")] = None,
+    thorough: Annotated[bool, Option("--thorough", help="Larger sizes, longer.")] = False,
+    seed: Annotated[int, Option(help="Seed of all random instances.")] = 0,
+    jobs: Annotated[int | None, Option(help="Processes; default: all cores.")] = None,
+    evidence: Annotated[bool, Option("--show", help="Print all evidence.")] = False,
+    everything: Annotated[bool, Option("--all", help="Also list unchecked claims.")] = False,
     pictures: Annotated[
-        bool, typer.Option("--pictures", help="Draw the pictures of the theory, check nothing.")
+        bool, Option("--pictures", help="Draw the pictures of the theory, check nothing.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("results/theory"),
+    out: Annotated[
+        Path | None,
+        Option(help="Folder for the pictures.", show_default="results/theory", parser=folder),
+    ] = None,
     results: Annotated[
-        Path, typer.Option(help="Where `run` and `reproduce` stored their results.")
-    ] = Path("results"),
+        Path | None,
+        Option(help="Where `run` and `reproduce` stored their results.", show_default="results"),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Check the claims of the sources: one theorem by its number, or all.
 
     A claim about training is decided by an experiment; its stored verdict is shown.
     """
-    from ..claims import verifying
-    from . import console
+    from ..claims.verifying import UNCHECKED
+    from . import verbs
+    from .console import print_evidence, print_verification
 
     if pictures:
-        return _draw(out, as_json)
-    if jobs is not None and jobs < 1:
-        raise UserError(f"jobs must be >= 1, got {jobs}")
-    _check_seed(seed)
-    chosen = verifying.select(ids or (), source)
-    with console.CheckProgress(verifying.checks_of(chosen), quiet=as_json) as progress:
-        found = verifying.verify(chosen, seed, thorough, jobs, progress.update, results)
+        return _draw(out or Path("results/theory"), as_json)
+    if out is not None:
+        raise UserError("--out is the folder of --pictures: add --pictures or drop --out")
+    if jobs is not None:
+        whole_number("jobs", jobs, least=1)
+    whole_number("seed", seed, least=0)
+    if results is not None and not results.is_dir():
+        raise UserError(
+            f"there is no folder {results}: --results takes the folder in which `flatlab run` and "
+            "`flatlab reproduce` stored their results"
+        )
+    found = verbs.verify(
+        ids or (),
+        source=source,
+        seed=seed,
+        thorough=thorough,
+        workers=jobs,
+        results=results,
+        progress=not as_json,
+    )
     if as_json:
         emit(found.to_dict())
     elif evidence:
         for result in found.results:
-            console.print_evidence(result)
+            print_evidence(result)
     else:
-        console.print_verification(found, () if ids or everything else verifying.UNCHECKED)
+        print_verification(found, () if ids or everything else UNCHECKED)
+    for warning in () if as_json else found.warnings:
+        complain(f"warning: passed over: {warning}", DONE)
     if found.left:
         text = f"interrupted with {len(found.left)} claims left: run the same command again"
         return complain(text, INTERRUPTED)
@@ -70,9 +91,10 @@ def verify(
 
 
 def _draw(folder: Path, as_json: bool) -> int:
+    from ..jobs.progress import Waiting
     from ..report import save
     from ..theory.pictures import EXPECTED_SECONDS, PICTURES
-    from .console import Waiting, print_line
+    from .console import print_line
 
     with Waiting("drawing", EXPECTED_SECONDS, quiet=as_json) as waiting:
         paths = save((picture(waiting.say) for picture in PICTURES.values()), folder)
@@ -87,7 +109,7 @@ def _draw(folder: Path, as_json: bool) -> int:
 @app.command()
 def construct(
     name: Annotated[
-        str, typer.Argument(help="e.g. memorising:depth=3; see `flatlab list constructions`")
+        str, Argument(help="e.g. memorising:depth=3; see `flatlab list constructions`")
     ],
     data: Data,
     out: Folder = None,
@@ -95,11 +117,11 @@ def construct(
     as_json: Json = False,
 ) -> int:
     """Build a network from a proof and store it as a run, to measure, show or train further."""
-    from ..data import identity
     from ..data.catalogue import make
-    from ..specs import digest, parse_spec
+    from ..specs import parse_spec
     from ..theory.constructions import construct as construction_of
-    from ..training.session import store_network
+    from ..theory.constructions import plain_options
+    from . import verbs
     from .from_flags import data_spec
 
     wanted, options = parse_spec(name)
@@ -107,55 +129,48 @@ def construct(
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"{key} must be finite, got {value}")
     made = make(data_spec(data))
-    named = digest({"construction": wanted, "options": options, "data": identity(made.spec)})
-    path = out or Path("results") / "runs" / f"construct-{wanted}-{named}"
+    options = plain_options(wanted, options)
+    verbs.require_width(options.get("width"), made, options.get("depth"))
+    identity = {"construction": wanted, "options": options}
+    path = out or _folder(f"construct-{wanted}", identity, made)
     network = construction_of(wanted, made, options)
-    start = {"construction": wanted, **options}
-    run = store_network(network.arch, network.params, network.data, start, path, fresh=fresh)
-    _tell({"construction": wanted, **_facts(run)}, as_json)
+    facts = _stored(network, {"construction": wanted, **options}, path, fresh)
+    _tell({"construction": wanted, **facts}, as_json)
     return DONE
 
 
 @app.command()
 def flattest(
-    arch: Annotated[str, typer.Option(help="no-bias, bias or sim-bn")],
+    arch: Annotated[str, Option(help="no-bias, bias or sim-bn")],
     data: Data,
-    width: Annotated[int | None, typer.Option(help="Neurons; by default as needed.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
-    budget: Annotated[float, typer.Option(help="Seconds for the search.")] = 60.0,
+    width: Annotated[int | None, Option(help="Neurons; by default as needed.")] = None,
+    seed: Annotated[int, Option(help="Seed of the search.")] = 0,
+    budget: Annotated[float, Option(help="Seconds for the search.")] = 60.0,
     out: Folder = None,
     fresh: Again = False,
     as_json: Json = False,
 ) -> int:
     """Find the interpolating network with the smallest trace directly, and store it as a run."""
-    from ..data import identity
     from ..data.catalogue import make
-    from ..specs import digest
-    from ..theory.flattest import flattest as find
-    from ..training.session import store_network
-    from .console import Waiting
+    from . import verbs
     from .from_flags import data_spec
 
-    _check_seed(seed)
-    if width is not None and width < 1:
-        raise UserError(f"width must be >= 1, got {width}")
+    whole_number("seed", seed, least=0)
+    if not 0 < budget < math.inf:
+        raise UserError(f"budget must be a finite number of seconds > 0, got {budget:g}")
+    if width is not None:
+        whole_number("width", width, least=1)
     made = make(data_spec(data))
     start: dict[str, Any] = {"flattest": arch, "seed": seed, "budget": budget}
     start |= {} if width is None else {"width": width}
-    path = (
-        out
-        or Path("results") / "runs" / f"flattest-{digest({**start, 'data': identity(made.spec)})}"
+    path = out or _folder("flattest", start, made)
+    family = cast("Family", arch)
+    found = verbs.flattest(
+        made, family, width=width, seed=seed, budget=budget, progress=not as_json
     )
-    with Waiting("searching", budget, quiet=as_json) as waiting:
-        found = find(
-            made, cast("Family", arch), width=width, seed=seed, budget_seconds=budget,
-            progress=waiting.say,
-        )  # fmt: skip
-    network = found.solution
-    run = store_network(network.arch, network.params, network.data, start, path, fresh=fresh)
     facts = {
         "arch": arch,
-        **_facts(run),
+        **_stored(found.solution, start, path, fresh),
         "trace": found.trace,
         "limit": found.limit,
         "reference": found.reference,
@@ -169,13 +184,20 @@ def flattest(
     return DONE
 
 
-def _check_seed(seed: int) -> None:
-    if seed < 0:
-        raise UserError(f"seed must be >= 0, got {seed}")
+def _folder(name: str, made_from: dict[str, Any], data: Dataset) -> Path:
+    """Return the default directory of a network; a digest of what it is made from names it."""
+    from ..data import identity
+    from ..specs import digest
+
+    named = digest({**made_from, "data": identity(data.spec)})
+    return Path("results") / "runs" / f"{name}-{named}"
 
 
-def _facts(run: Run) -> dict[str, Any]:
-    """Return a summary of a constructed network."""
+def _stored(network: Solution, start: dict[str, Any], path: Path, fresh: bool) -> dict[str, Any]:
+    """Store a network as a run; return a summary of it."""
+    from ..training.session import store_network
+
+    run = store_network(network.arch, network.params, network.data, start, path, fresh=fresh)
     keys = ("train_loss", "trace", "test_error", "test_loss")
     return {
         "path": str(run.path),

@@ -42,6 +42,19 @@ class Mixed(nn.Module):
         return self.b(self.a(x.double()).float())
 
 
+class Ended(nn.Module):
+    def __init__(self, end):
+        super().__init__()
+        self.inner, self.end = network(), end
+
+    def forward(self, x):
+        return torch.stack([self.end(row) for row in self.inner(x)])
+
+
+def nested():
+    return torch.nested.nested_tensor([torch.ones(2, 5), torch.ones(3, 5)], layout=torch.jagged)
+
+
 def pruned():
     model = network()
     prune.l1_unstructured(model[0], "weight", 0.5)
@@ -58,6 +71,13 @@ MISTAKES = {
     "a list of modes": (lambda: Problem(network(), CE, data(), mode=["eval"]), "unknown mode"),
     "meta": (
         lambda: Problem(nn.Linear(5, 3, device="meta"), CE, data()), "weight is on the meta"),
+    "meta inputs": (
+        lambda: Problem(network(), CE, (data()[0].to("meta"), data()[1])), "x is on the meta"),
+    "nested inputs": (
+        lambda: Problem(network(), CE, (nested(), data()[1][:2])), "x is a nested tensor"),
+    "whole outputs": (
+        lambda: Problem(Ended(torch.argmax), CE, data()), "outputs are torch.int64"),
+    "yes or no": (lambda: Problem(Ended(torch.signbit), CE, data()), "outputs are torch.bool"),
     "lazy": (lambda: Problem(nn.LazyLinear(3), CE, data()), "run the model on one batch first"),
     "complex": (lambda: Problem(Complex(), CE, data()), "other.weight is complex"),
     "two dtypes": (lambda: Problem(Mixed(), CE, data()), "are float32 and float64"),

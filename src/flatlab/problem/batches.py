@@ -238,6 +238,10 @@ def _batch(item: Any) -> Batch:
     except (TypeError, ValueError, RuntimeError):
         raise UserError(f"data must be {ACCEPTED}; a part of it is not an array") from None
     for name, part in (("x", x), ("y", y)):
+        if part.is_nested:
+            raise UserError(f"{name} is a nested tensor: pad it to one shape, or pass a DataLoader")
+        if part.is_meta:
+            raise UserError(f"{name} is on the meta device and has no values: load them first")
         if part.layout != torch.strided:
             raise UserError(f"{name} is {part.layout}: pass {name}.to_dense()")
     if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):

@@ -149,8 +149,7 @@ class Problem:
         meaning.require_mean(self.loss, self.loss_name, self.pairs)
         with torch.enable_grad():
             again = self._outputs(x)
-            whole = not (outputs.is_floating_point() or outputs.is_complex())
-            leaf = outputs.detach().requires_grad_(not whole)
+            leaf = outputs.detach().requires_grad_()
             loss = self._loss(leaf, y)
         meaning.require_copied(again, known)
         meaning.require_outputs_only(self.loss_name, loss, leaf, known)
@@ -188,6 +187,11 @@ class Problem:
             raise UserError(
                 f"the model gave shape {tuple(outputs.shape)} for {len(x)} examples: one row for "
                 "each is needed"
+            )
+        if not (outputs.is_floating_point() or outputs.is_complex()):
+            raise UserError(
+                f"the model's outputs are {outputs.dtype}, which have no gradient: return them "
+                "before rounding, argmax or a comparison"
             )
         return outputs
 

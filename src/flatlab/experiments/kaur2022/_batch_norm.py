@@ -162,7 +162,7 @@ def plots(found: Compared) -> tuple[Plot, ...]:
     edge = Curve("2/η", "reference", fine, 2 / fine[None])
     shared: dict[str, Any] = {"xlabel": "learning rate η", "xscale": "log", "yscale": "log"}
     panel = Curves("with BatchNorm", "λ_max", (*curves, edge), **shared)
-    caption = f"KeyLines: mean over seeds. Bands: smallest to largest. {missed_in_words(found)}"
+    caption = f"Lines: mean over seeds. Bands: smallest to largest. {missed_in_words(found)}"
     name = f"{found.comparison.name}-statistics"
     return (Plot(name, "λ_max by the statistics it is measured with", ((panel,),), caption),)
 

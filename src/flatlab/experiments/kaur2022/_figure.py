@@ -153,7 +153,7 @@ def picture(found: Compared, grid: Grid) -> Plot:
         Curves("sharpness", "λ_max", top, yscale="log", **shared),
         Curves("training loss at the end", "cross-entropy", loss, yscale="log", **shared),
     )
-    caption = f"KeyLines: mean over seeds. Bands: smallest to largest. {missed_in_words(found)}"
+    caption = f"Lines: mean over seeds. Bands: smallest to largest. {missed_in_words(found)}"
     return Plot(found.comparison.name, found.comparison.title, (panels,), caption)
 
 

@@ -150,7 +150,7 @@ def plots(found: Compared) -> tuple[Plot, ...]:
         joined = (Outlines("reference", places[:, :, 0], places[:, :, 1]),)
     words = "each run at its end", "λ_max", "test accuracy, %"
     panel = Points(*words, tuple(clouds), outlines=joined, xscale="log")
-    caption = "One point for each run. KeyLines: means of settings with λ_max within a factor of "
+    caption = "One point for each run. Lines: means of settings with λ_max within a factor of "
     caption += f"{found.settings.alike:g}. {missed_in_words(found).replace(' (open markers)', '')}"
     return (Plot("fig2", found.comparison.title, ((panel,),), caption),)
 

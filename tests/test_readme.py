@@ -26,3 +26,9 @@ def test_the_snippet_runs_anywhere_and_prints_the_table(tmp_path):
     for name, (value, method) in expected.items():
         # Rounding differs between processors and the training amplifies it; estimates have 5 %.
         assert found[name] == (pytest.approx(value, rel=0.05), method), name
+
+
+def test_it_is_the_door_and_not_the_basement():
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 130
+    assert len(SNIPPET.search(text)["text"].partition("```python\n")[2].splitlines()) <= 17

@@ -136,6 +136,14 @@ def test_only_the_report_draws():
             assert not found, f"{name} imports {found}"
 
 
+def test_nobody_asks_for_the_type_of_an_architecture():
+    kinds = r"TwoLayer|Deep|MLP|CNN|VGG11|Chain|models\.Module"
+    asks = re.compile(rf"\barch\.kind (==|!=|in\b|not\b)|isinstance\([^()]*\b({kinds})\b")
+    for name in NAMES:
+        if room_of(name) != "models":
+            assert not asks.search((ROOT / name).read_text(encoding="utf-8")), name
+
+
 # The one place where a paper's name is an example of what to type.
 EXAMPLE = re.compile(r'help="e\.g\. wen2023/table1;')
 

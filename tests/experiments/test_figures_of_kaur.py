@@ -355,7 +355,7 @@ def test_any_network_and_data_set_can_be_asked():
     config = fig1.COMPARISON.arms(dataclasses.replace(made, size=7))[0].config(3)
     assert config.arch.describe() == "mlp:widths=[9]" and config.data["name"] == "fashion_mnist"
     own = protocol.architecture("module:factory=mine.py:net,options.width=3", batch_norm=True)
-    assert own.options == {"width": 3, "batch_norm": True} and protocol.normalises(own)
+    assert own.options == {"width": 3, "batch_norm": True} and own.normalises
     with pytest.raises(UserError, match="needs a network with batch_norm, which mlp has not"):
         protocol.architecture("mlp", batch_norm=True)
     with pytest.raises(UserError, match="unknown architecture 'resnet'"):

@@ -53,6 +53,11 @@ class Architecture(abc.ABC):
         return frozenset()
 
     @property
+    def normalises(self) -> bool:
+        """Whether it has BatchNorm, or may have it, being the user's own."""
+        return bool(getattr(self, "batch_norm", False))
+
+    @property
     def chain(self) -> Chain | None:
         """Itself, if it is one of the scalar networks that the engine computes; None otherwise."""
         return None

@@ -35,6 +35,11 @@ class Module(Architecture):
     def __post_init__(self) -> None:
         object.__setattr__(self, "factory", with_whole_path(self.factory))  # the class is frozen
 
+    @property
+    def normalises(self) -> bool:
+        """True: only building it can tell."""
+        return True
+
     def code(self) -> str | None:
         """Return the SHA-256 of the file that defines the factory."""
         return source_digest(self.factory)

@@ -208,15 +208,10 @@ def network_of(s: Any, cell: Cell) -> Architecture:
     return architecture(s.arch, **{k: v for k, v in changes.items() if v is not None})
 
 
-def normalises(arch: Architecture) -> bool:
-    """Return whether a network has BatchNorm, or may have, being the user's own."""
-    return arch.kind == "module" or bool(getattr(arch, "batch_norm", False))
-
-
 def tracked(s: Any, cell: Cell) -> tuple[Tracked, ...]:
     """Return λ_max as the authors measure it and, with BatchNorm, with running statistics too."""
     measure = f"lambda_max:tolerance={s.tolerance:g}"
-    if not normalises(network_of(s, cell)):
+    if not network_of(s, cell).normalises:
         return (Tracked(measure, examples=s.measured),)
     size = min(cell.batch, s.measured)
     return (

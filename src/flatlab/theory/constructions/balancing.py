@@ -47,5 +47,5 @@ def rescaled(solution: Solution, c: Array) -> Solution:
 
 def _require_plain(solution: Solution) -> None:
     arch = solution.arch
-    if arch.kind != "two_layer" or arch.norm is not None or arch.activation != "relu":
+    if arch.stacked or arch.norm is not None or arch.activation != "relu":
         raise UserError("balancing is for two-layer ReLU networks without normalisation")

@@ -131,6 +131,7 @@ def test_train_from_flags_writes_a_run_that_show_shows(main, tmp_path):
     assert (config.schedule[0].algorithm, config.schedule[0].rho) == ("sam", 0.05)
     assert (config.data["d"], config.data["n"], config.dtype) == (8, 20, "float32")
     code, shown, stderr = main("show", "run")
+    assert "data: xor:d=8,n=20,seed=" in shown
     assert (code, stderr) == (0, "")
     assert shown == stdout
 

@@ -358,6 +358,10 @@ REFUSED = [
     (Module("networks_for_tests:broken"), CLASSES, "cross_entropy", {}, "failed: RuntimeError"),
     (Module("networks_for_tests:wide"), CLASSES, "cross_entropy", {}, r"have shape \(2, 2\), and"),
     (Module("networks_for_tests:own"), NUMBERS, "mse", {}, "does not take inputs of shape"),
+    (
+        Module("torch.nn:Linear", {"in_features": 4, "out_features": 1}), POINTS, "mse", {},
+        r"have shape \(2, 1\), and the labels need \(2,\): end the network with nn.Flatten\(0\)",
+    ),
     (MLP(), CLASSES, "cross_entropy", {"device": "cuda"}, "device 'cuda' is not there"),
     (MLP(), CLASSES, "cross_entropy", {"device": "tpu"}, "device must be 'cpu' or 'cuda', got"),
     (MLP(), CLASSES, "cross_entropy", {"threads": 0}, "threads must be a whole number"),

@@ -108,12 +108,18 @@ def describe_run(run: Run) -> list[str]:
         f"{run.status} at epoch {int(run.columns['epoch'][-1])} of {config.epochs}, "
         f"{run.seconds:.1f} s, seed {config.seed}, {config.dtype}",
         f"arch: {config.arch.describe()}",
-        f"data: {dict(config.data)}",
+        f"data: {_data_text(config.data)}",
         f"loss: {spec_text(config.loss.name, to_dict(config.loss))}",
         *(f"phase {k}: {_phase(phase)}" for k, phase in enumerate(config.schedule, 1)),
         *(f"note: {note}" for note in run.notes),
         *([f"directory: {run.path}"] if run.path else []),
     ]
+
+
+def _data_text(data: Mapping[str, Any]) -> str:
+    """Write a data set as on the command line, without what is unset or off."""
+    fields = {key: value for key, value in data.items() if value is not None and value is not False}
+    return spec_text(fields.pop("name"), fields)
 
 
 def _phase(phase: Phase) -> str:

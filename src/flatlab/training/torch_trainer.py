@@ -268,9 +268,12 @@ class TorchTrainer:
         wanted = tuple(y.shape) if data.classes is None else (len(y), data.classes)
         if not isinstance(f, Tensor) or tuple(f.shape) != wanted:
             given = tuple(f.shape) if isinstance(f, Tensor) else type(f).__name__
+            remedy = f"give the network {data.outputs} for each example"
+            if given == (*wanted, 1):
+                remedy = "end the network with nn.Flatten(0)"
             raise UserError(
                 f"the network's outputs on {len(y)} examples have shape {given}, and the labels "
-                f"need {wanted}: give the network {data.outputs} for each example"
+                f"need {wanted}: {remedy}"
             )
 
     def require_memory(self, phase: Phase) -> None:

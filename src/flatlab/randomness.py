@@ -53,12 +53,12 @@ def torch_seed(seed: int, purpose: str, index: int = 0) -> int:
 
 
 @contextlib.contextmanager
-def torch_seeded(seed: int, purpose: str, index: int = 0) -> Iterator[None]:
+def torch_seeded(seed: int, purpose: str) -> Iterator[None]:
     """Seed torch's global generator inside the block, and put its state back afterwards."""
     import torch
 
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(torch_seed(seed, purpose, index))
+        torch.default_generator.manual_seed(torch_seed(seed, purpose))
         yield
 
 

@@ -77,10 +77,10 @@ class Bootstrapped:
 
 
 @functools.cache
-def _resamples(n: int, count: int = RESAMPLES) -> Floats:
-    """Return how often each of n seeds occurs in each resample, (count, n)."""
+def _resamples(n: int) -> Floats:
+    """Return how often each of n seeds occurs in each resample, (RESAMPLES, n)."""
     rng = generator(0, "bootstrap", n)
-    return rng.multinomial(n, [1 / n] * n, size=count).astype(np.float64)
+    return rng.multinomial(n, [1 / n] * n, size=RESAMPLES).astype(np.float64)
 
 
 def mean_over_seeds(values: ArrayLike) -> Bootstrapped:

@@ -54,12 +54,12 @@ class Accuracy:
     trace_over_reference: Array
 
 
-def trace_by_scale(d: int = 30, n: int = 100, seed: int = 0) -> tuple[Array, Array, float]:
+def trace_by_scale(d: int = 30, n: int = 100) -> tuple[Array, Array, float]:
     """Return r, the trace of eq. (5) with that r, and the floor 4√(d+1).
 
     The right r = (d+1)^¼ and the printed (d²+1)^¼ are among the values.
     """
-    data = xor(d=d, n=n, seed=seed, n_test=0)
+    data = xor(d=d, n=n, seed=0, n_test=0)
     marked = [(d + 1) ** 0.25, (d**2 + 1) ** 0.25]
     r = np.sort(np.concatenate([np.geomspace(1.2, 8, 60), marked]))
     return r, np.array([four_neurons(data, r=float(each)).trace for each in r]), bias_floor(data)
@@ -88,14 +88,14 @@ def part_of_cube(rng: np.random.Generator, d: int, n: int) -> Dataset:
     return from_arrays(x, x[:, 0] * x[:, 1], whole, whole[:, 0] * whole[:, 1])
 
 
-def batch_norm_path(d: int = 6, s: int = 5, seed: int = 0) -> tuple[Array, Array]:
+def batch_norm_path() -> tuple[Array, Array]:
     """Return K and the trace of the xor network with simplified BatchNorm, first layer times K."""
-    data = complete(d=d, s=s, seed=seed, n_test=0)
+    data = complete(d=6, s=5, seed=0, n_test=0)
     K = np.geomspace(0.5, 300, 40)
     return K, np.array([xor_batch_norm(data, scale=float(k)).trace for k in K])
 
 
-def between_minima(d: int = 8, n: int = 40, seed: int = 0) -> tuple[Between, Between]:
+def between_minima(d: int = 8, n: int = 40) -> tuple[Between, Between]:
     """Return the straight line and a flat path from the memorising to the generalising minimum.
 
     Both have width n + 4, the memorising neurons first. On the straight line the memorising neurons
@@ -103,7 +103,7 @@ def between_minima(d: int = 8, n: int = 40, seed: int = 0) -> tuple[Between, Bet
     Scaled by √(1 − t) and √t instead, f = (1 − t)y + ty = y, and the trace is the floor all the
     way: the flattest minima that memorise and those that generalise are one connected set.
     """
-    data = part_of_cube(generator(seed, "between"), d, n)
+    data = part_of_cube(generator(0, "between"), d, n)
     one, other = memorising(data, width=n + 4), _shifted(four_neurons(data), n)
     t = np.linspace(0, 1, 41)
     straight = [_mixed(one, other, 1 - s, s) for s in t]

@@ -212,14 +212,12 @@ def same_accuracy(found: Compared, name: str, statement: str, cells: Sequence[Ce
     return _noted(by_margin(found.claim(name), said, made, rule, **how), found, cells)
 
 
-def at_the_edge(
-    found: Compared, name: str, statement: str, cells: Sequence[Cell], value: OfRun = sharpness
-) -> Uncorrected:
+def at_the_edge(found: Compared, name: str, statement: str, cells: Sequence[Cell]) -> Uncorrected:
     """Judge "λ_max is about 2/η": the mean of log(λ_max η/2) over cells is within a factor."""
     kept, rule = usable(found, cells), Within(EDGE, of="the ratio", ratio=True)
     made = None
     if kept:
-        tops = np.log(np.maximum(rows_of(found, kept, value), 1e-12))
+        tops = np.log(np.maximum(rows_of(found, kept, sharpness), 1e-12))
         over = tops - np.log([2 / cell.lr for cell in kept])
         made = equivalence(list(over.mean(1)), rule.width)
     how: Any = {"decisive": found.decisive, "absent": _absent(found, cells, 1)}
@@ -235,7 +233,6 @@ def differs(
     other: Cell,
     rule: Rule,
     value: OfRun = accuracy,
-    paper: str = "yes",
 ) -> Uncorrected:
     """Judge the difference of two cells, other minus one, by the same seeds."""
     cells = [one, other]
@@ -243,7 +240,7 @@ def differs(
     if len(usable(found, cells)) == 2:
         rows = rows_of(found, cells, value)
         made = mean_over_seeds(rows[:, 1] - rows[:, 0])
-    how: Any = {"decisive": found.decisive, "paper": paper, "absent": _absent(found, cells, 2)}
+    how: Any = {"decisive": found.decisive, "absent": _absent(found, cells, 2)}
     return _noted(by_interval(found.claim(name), statement, made, rule, **how), found, cells)
 
 

@@ -10,11 +10,9 @@ Expected: rank correlation of ρ with λ_max below 0 at both batch sizes, with a
 
 The preset `lab` decides nothing yet: its scale waits for a pilot and a power calculation.
 
-What the paper leaves unsaid, and what is done here:
-- The radii: `paper` has 0 (plain SGD), 0.025, 0.05, 0.1 and 0.2; the authors' default is 0.05.
-- `lab` has radii up to 0.1, since at 0.2 its network does not train. Its learning rates are 0.01
-  with batches of 20 and 0.4 with all 2,000 images; plain SGD with these is in kaur2022/fig1.
-- "Does not improve" is tested: the change of accuracy must be shown to be below one point.
+What the paper leaves unsaid is done as in kaur2022/fig6, except:
+- `lab` has the learning rates 0.01 with batches of 20 and 0.4 with all 2,000 images; plain SGD with
+  these is in kaur2022/fig1.
 """
 
 from __future__ import annotations

@@ -50,6 +50,30 @@ def factory(tmp_path):
     return path
 
 
+NETWORK = """
+from torch import nn
+
+def make():
+    return nn.Sequential(nn.Linear(8, 3), nn.ReLU(), nn.Linear(3, 1), nn.Flatten(0))
+"""
+
+
+def test_a_stored_run_whose_code_has_changed(main, tmp_path):
+    file = tmp_path / "net.py"
+    file.write_text(NETWORK)
+    phase = "sgd:lr=0.01,epochs=1"
+    arch = f"module:factory={file}:make"
+    given = ("--arch", arch, "--data", "xor:d=8,n=20", "--phase", phase, "--out", "run")
+    assert main("train", *given)[0] == 0
+    asked = ("measure", "run", "--measure", "trace")
+    assert "note" not in main(*asked)[1]
+    file.write_text(NETWORK.replace("ReLU", "Tanh"))
+    code, out, err = main(*asked)
+    assert (code, err) == (0, "") and f"note: the code of {arch} has changed" in " ".join(
+        out.split()
+    )
+
+
 def test_a_stored_run(main):
     assert main(*TRAIN, "--out", "run")[0] == 0
     code, out, err = main(

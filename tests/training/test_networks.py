@@ -474,3 +474,5 @@ def test_a_run_says_if_the_code_of_its_network_has_changed(tmp_path, monkeypatch
     file.write_text(file.read_text() + "# changed\n")
     (note,) = trained().notes
     assert note.startswith(f"the code of module:factory={file}:make has changed since this run was")
+    with pytest.warns(UserWarning, match="has changed since this run was begun"):
+        trained().module()

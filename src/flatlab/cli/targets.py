@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from ..data.catalogue import make
 from ..errors import UserError, in_words
 from ..outside.functions import blamed, function_named
-from ..training.run import load_run, unfinished
+from ..training.run import changed_code, load_run, unfinished
 from .from_flags import data_spec
 
 
@@ -45,7 +46,11 @@ def _of_run(path: Path) -> Target:
     start = run.config.arch.module(data, run.config.seed)
     reference = {name: value.detach() for name, value in start.named_parameters()}
     notes = (unfinished(run), *run.notes) if run.status == "interrupted" else run.notes
-    return Target(run.module(), run.config.loss, data, reference, run.status, notes)
+    notes += changed_code(run.config, run.code)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the code of .* has changed")  # it is in the notes
+        model = run.module()
+    return Target(model, run.config.loss, data, reference, run.status, notes)
 
 
 def _of_factory(text: str) -> Target:

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import platform
+import warnings
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -90,6 +91,7 @@ class Run:
         data: The data set, when it was given in memory; otherwise made again when needed.
         ends: Parameters at the end of each phase that is over but the last, in order.
         buffers: What the network keeps beside parameters, as BatchNorm's running statistics.
+        code: SHA-256 of the file of the user's own network when a stored run was begun, or None.
     """
 
     config: RunConfig
@@ -103,6 +105,7 @@ class Run:
     data: Dataset | None = None
     ends: tuple[Arrays, ...] = ()
     buffers: Arrays = dataclasses.field(default_factory=dict)
+    code: str | None = None
 
     @property
     def history(self) -> pd.DataFrame:
@@ -150,7 +153,9 @@ class Run:
         return self.data if self.data is not None else make(self.config.data)
 
     def module(self) -> nn.Module:
-        """Return the torch network with the final parameters."""
+        """Return the torch network with the final parameters; warn if its code has changed."""
+        for note in changed_code(self.config, self.code):
+            warnings.warn(note, stacklevel=2)
         arch, seed, data = self.config.arch, self.config.seed, self.dataset()
         return network(arch, data, seed, dict(self.params), dict(self.buffers))
 
@@ -204,6 +209,7 @@ def load_run(path: str | Path) -> Run:
         path=place,
         ends=tuple(StoredArrays(place, f"ends/{k}/") for k in range(phases_over(checkpoint))),
         buffers=StoredArrays(place, "buffers/"),
+        code=checkpoint.meta.get("code"),
     )
 
 
@@ -346,9 +352,8 @@ def arrays_of(checkpoint: Checkpoint, prefix: str) -> Params:
     }
 
 
-def changed_code(config: RunConfig, checkpoint: Checkpoint) -> tuple[str, ...]:
+def changed_code(config: RunConfig, begun: str | None) -> tuple[str, ...]:
     """Return a note if the code of the user's own network is not what the run was begun with."""
-    begun = checkpoint.meta.get("code")
     if begun is None or begun == config.arch.code():
         return ()
     return (

@@ -187,7 +187,7 @@ def run_config(
             if checkpoint is not None and load_run(out).status in OVER:
                 mend(store, checkpoint)
                 found = load_run(out)
-                notes = (*found.notes, *changed_code(config, checkpoint))
+                notes = (*found.notes, *changed_code(config, found.code))
                 return dataclasses.replace(found, data=data, notes=notes)
         if first is None or checkpoint is not None:
             first = sitting(store=store)

@@ -64,7 +64,8 @@ class Sitting:
                 for values in zip(*(c.tolist() for c in columns.values()), strict=True)
             ]
             state = {k: v for k, v in checkpoint.tensors.items() if not k.startswith("history/")}
-            self.notes += [*checkpoint.warnings, *changed_code(config, checkpoint)]
+            self.notes += checkpoint.warnings
+            self.notes += changed_code(config, checkpoint.meta.get("code"))
             self.phase, self.unit = checkpoint.meta["phase"], checkpoint.meta["unit"]
             self.before = checkpoint.meta["seconds"]
             starts = checkpoint.meta.get("starts", self._starts_of_format_1())

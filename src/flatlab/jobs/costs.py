@@ -99,7 +99,7 @@ def kernels(config: RunConfig) -> frozenset[tuple[object, ...]]:
 def dimensions(config: RunConfig) -> tuple[int, int, int]:
     """Return the weights, the neurons, and the number n of training examples.
 
-    Weights that nobody can tell before the data is read count as none.
+    Weights count as 0 if their number is known only after the data is read.
 
     >>> from flatlab.models import CNN
     >>> sgd = (Phase("sgd", lr=0.1, epochs=1),)

@@ -1,9 +1,9 @@
 """Ray tasks as a backend: one task for each job, queued and placed by the cluster.
 
 A task runs its job as `node.attend` does and streams messages back. flatlab's own store is the only
-truth: the cluster keeps nothing, so any backend continues what another began. Retries are those of
-`run.py`, for a task with the newest checkpoint is another task than the one that died; Ray itself
-retries nothing, neither after a crash nor after a kill for lack of memory.
+truth: the cluster keeps nothing, so any backend continues what another began. `run.py` retries: a
+retry is a new task, which carries the newest checkpoint. Ray itself retries nothing, neither after
+a crash nor after a kill for lack of memory.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ class _Course:
                 self.finish(event)
 
     def try_again(self, outcome: Outcome) -> bool:
-        """Put a job that died back into the list, or one that failed if asked to; not for ever."""
+        """Put a job that died, or failed if asked to, back into the list while retries are left."""
         job, care = outcome.job, self.care
         may = outcome.died or (care.retry_failed and outcome.status == "failed")
         if not may or self.stopped or self.retries[job.name] >= care.retries:

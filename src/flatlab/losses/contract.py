@@ -81,7 +81,7 @@ class Loss(metaclass=_Named):
         return self.torch
 
     def refusal(self, labels: NDArray[Any], classes: int | None) -> str | None:
-        """Say why these labels are not the loss's, or return None; numbers have no `classes`."""
+        """Say why the loss refuses these labels, or return None; numbers have no `classes`."""
         takes = f"the loss {self.name!r} takes {LABELS[self.labels]}"
         if self.labels == "classes" and classes is None:
             return (

@@ -54,7 +54,7 @@ class Architecture(abc.ABC):
 
     @property
     def normalises(self) -> bool:
-        """Whether it has BatchNorm, or may have it, being the user's own."""
+        """Whether it has BatchNorm; True also if only building it can tell."""
         return bool(getattr(self, "batch_norm", False))
 
     @property

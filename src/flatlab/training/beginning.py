@@ -19,7 +19,7 @@ from .trainers import labelled
 
 
 def require_kind(name: str, given: Any, kind: Any, wanted: str) -> None:
-    """Refuse an argument of another kind; None is for those that may be left out."""
+    """Refuse an argument of another type; the message says what is `wanted`."""
     if not isinstance(given, kind):
         shown = repr(given) if isinstance(given, str | int | float) else in_words(given)
         raise UserError(f"{name} must be {wanted}, got {shown}")
@@ -67,7 +67,7 @@ def _check_noise(optimizer: LabelNoise, data: Dataset) -> None:
 
 
 def initial_state(config: RunConfig, data: Dataset, given: Params | None) -> State:
-    """Draw, read or take the initial state; a loss not finite there is the caller's mistake."""
+    """Draw, read or take over the initial state; refuse one whose loss is not finite."""
     params, buffers = given, None
     if config.start is not None and "run" in config.start:
         before = start_of(config.start)
@@ -114,7 +114,7 @@ def _torch_start(
 
 
 def seconds_between_checkpoints(usual: float) -> float:
-    """Return the time between two checkpoints, shorter or longer as the disk may want it."""
+    """Return the seconds between checkpoints: FLATLAB_CHECKPOINT_SECONDS, or the usual ones."""
     text = os.environ.get("FLATLAB_CHECKPOINT_SECONDS", str(usual))
     try:
         seconds = float(text)

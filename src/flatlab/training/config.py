@@ -213,7 +213,7 @@ def _optimizers(fields: Mapping[str, Any], change: Callable[[Any], Any]) -> dict
 
 
 def stored(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored configuration with the options that older versions left out if 0."""
+    """Return a stored configuration; options that older versions omitted at 0 are put back."""
     return _optimizers(fields, with_zeros)
 
 

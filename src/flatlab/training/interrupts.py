@@ -32,10 +32,10 @@ def interrupts() -> Iterator[threading.Event]:
 
 @contextlib.contextmanager
 def noticed(say: Callable[[], None]) -> Iterator[None]:
-    """Call `say` once, the moment SIGINT or SIGTERM arrives; what is done about it stays as it is.
+    """Call `say` once, as soon as SIGINT or SIGTERM arrives; signal handlers stay as they are.
 
-    A thread calls it. A handler would come too late, after whatever compiled code is under way, and
-    might want a lock that the code it struck is holding.
+    A thread calls it. A handler would run too late, after the compiled code under way, and might
+    wait for a lock that the interrupted code holds.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

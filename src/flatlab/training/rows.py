@@ -57,9 +57,9 @@ def tracked_row(config: RunConfig, model: Any, data: Dataset) -> dict[str, float
 
 
 def evenly_spaced(data: Dataset, examples: int) -> Any:
-    """Return so many training examples, evenly spaced, as tensors (x, y); the data if it has fewer.
+    """Return evenly spaced training examples as tensors (x, y); the whole data if it has fewer.
 
-    With 50,000 examples and 1,000 to measure on, these are every 50th.
+    Of 50,000 training examples and `examples` = 1,000, these are every 50th.
     """
     if examples >= data.n:
         return data

@@ -218,8 +218,8 @@ def ending(
 ) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
     """Return how a run ended, None if it goes on, and a note if result.json is damaged.
 
-    The checkpoint has it, so that result.json may be missing or damaged. Of the checkpoints of an
-    older version only those of runs that came to their end tell.
+    The checkpoint says how the run ended, so result.json may be missing or damaged. A checkpoint of
+    an older version says it only if the run came to its last epoch.
 
     Raises:
         StoreError: The checkpoint is of another configuration, or of an earlier moment than the
@@ -343,7 +343,7 @@ def read_result(store: RunStore) -> dict[str, Any] | None:
 
 
 def arrays_of(checkpoint: Checkpoint, prefix: str) -> Params:
-    """Return the arrays of a checkpoint whose names begin so, without that, in their order."""
+    """Return the arrays whose names begin with the prefix, without it, in the stored order."""
     order = checkpoint.meta.get("order", checkpoint.tensors)  # the file has its own order
     return {
         name.removeprefix(prefix): checkpoint.tensors[name]

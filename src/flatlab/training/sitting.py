@@ -122,7 +122,7 @@ class Sitting:
     def _advance_phase(self, phase: Phase, logged: set[int], interrupted: threading.Event) -> str:
         """Run a phase from `self.unit`; return how it ended.
 
-        "done" is its last epoch without a target; "reached" and "missed" are of a target.
+        A phase without a target ends as "done", one with a target as "reached" or "missed".
         """
         epoch0, per_epoch = self.starts[self.phase][0], self.trainer.units_per_epoch(phase)
         end, chunk, until = phase.epochs * per_epoch, 1, phase.until
@@ -174,9 +174,9 @@ class Sitting:
         return epochs + done, steps + phase.steps(self.data.n, done)
 
     def _rewind(self, phase: Phase, before: State, epoch0: int) -> None:
-        """Replay a diverged chunk to its last finite state, the same whatever the chunks were.
+        """Replay a diverged chunk to its last finite state, which is the same for any chunk size.
 
-        An update may overflow one unit or more before an output does, so every unit is looked at.
+        An update may overflow one or more units before an output does, so each unit is checked.
         """
         self.trainer.load(before)
         while self.trainer.advance(phase, self.unit, self.unit + 1, epoch0) < 0 and finite(
@@ -187,7 +187,7 @@ class Sitting:
         self.trainer.load(before)
 
     def _log(self, epoch: int, step: int) -> None:
-        """Add a row to the history, unless its epoch has one; one that is not finite diverged."""
+        """Add a row to the history unless its epoch has one; a row not finite means divergence."""
         if self.rows and self.rows[-1]["epoch"] >= epoch:
             return
         row = row_of(self.config, self.trainer, self.data)

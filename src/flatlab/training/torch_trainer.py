@@ -112,7 +112,7 @@ class TorchTrainer:
     def advance(self, phase: Phase, first: int, last: int, epoch0: int) -> int:
         """Run steps first..last−1 of a phase; return the step that diverged, or −1.
 
-        After a step that diverged the others are taken all the same: the caller goes back.
+        The steps after a diverged one are taken too; the caller goes back to the state before.
         """
         if first == 0:
             self.optimizer, self.pending = None, {}

@@ -48,7 +48,7 @@ def finite(state: State) -> bool:
 
 
 def choose_trainer(backend: TrainerChoice, config: RunConfig) -> tuple[TrainerKind, list[str]]:
-    """Return which trainer takes a run, and what is to be noted of that.
+    """Return which trainer takes a run, and a note if there is a reason to tell.
 
     "auto" is the engine where it can and torch elsewhere, with a note.
     """

@@ -112,18 +112,6 @@ def kendall(x: ArrayLike, y: ArrayLike) -> float:
     return float((first * second).sum()) / size if size else 0.0
 
 
-def trend(levels: Sequence[float], rows: ArrayLike) -> Bootstrapped:
-    """Return the mean over seeds of Kendall's τ-b between levels and a seed's values there.
-
-    `rows` has a row for each seed and a column for each level. A seed is compared with itself only,
-    so the spread between seeds does not hide a trend that each of them has.
-
-    >>> trend([0.1, 0.2, 0.4], [[3.0, 2.0, 1.0], [9.0, 8.0, 7.0]]).estimate
-    -1.0
-    """
-    return mean_over_seeds([kendall(levels, row) for row in np.asarray(rows, float)])
-
-
 @dataclasses.dataclass(frozen=True)
 class Equivalence:
     """Two one-sided tests: the interval that must lie within ± margin, and the p-values.

@@ -125,16 +125,18 @@ def require_file(path: Path) -> None:
         raise UserError(f"{path} is a pipe or a device: give a file, e.g. copy its content to one")
 
 
-def numbers_in_words(numbers: Iterable[int], most: int = 5) -> str:
-    """List a few numbers for a message.
+def listed(words: Iterable[object], most: int | None = None) -> str:
+    """Write words or numbers as a list; with `most`, count those after the first few.
 
-    >>> numbers_in_words([3, 8, 11]), numbers_in_words(range(9))
-    ('3, 8 and 11', '0, 1, 2, 3, 4 and 4 more')
+    >>> listed(["a", "b", "c"]), listed([3]), listed([]), listed(range(9), most=5)
+    ('a, b and c', '3', 'none', '0, 1, 2, 3, 4 and 4 more')
     """
-    texts = [str(int(number)) for number in numbers]
-    if len(texts) > most:
-        return f"{', '.join(texts[:most])} and {len(texts) - most} more"
-    return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else texts[0]
+    texts = [str(word) for word in words]
+    if most is not None and len(texts) > most:
+        texts = [*texts[:most], f"{len(texts) - most} more"]
+    if len(texts) < 2:
+        return texts[0] if texts else "none"
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
 def in_words(item: Any) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from ..data.dataset import Array
-from ..errors import UserError, numbers_in_words
+from ..errors import UserError, listed
 
 # A margin below this share of the points' size counts as rounding.
 ROUNDING = 1e-12
@@ -84,7 +84,7 @@ def require_extreme(x: Array) -> Separation:
         one = len(bad) == 1
         raise UserError(
             f"the training inputs are no set of extreme points: {'point' if one else 'points'} "
-            f"{numbers_in_words(bad)} (from 0) {'lies' if one else 'lie'} in the convex hull of "
+            f"{listed(bad, most=5)} (from 0) {'lies' if one else 'lie'} in the convex hull of "
             "the others, or closer to it than float64 can tell; take fewer points on a sphere or "
             "on the cube, or leave these out"
         )

@@ -21,14 +21,3 @@ def xor_arm(
     """Return an arm of the two-layer ReLU network; `given` is the rest of `trained_on`."""
     config = on_xor(s, TwoLayer(width=s.width, bias=bias), phases, **given)
     return Arm(key, label, config, bias_floor if bias else no_bias_floor, role)
-
-
-def listed(words: Sequence[str]) -> str:
-    """Write words as a list.
-
-    >>> listed(["a", "b", "c"]), listed(["a"]), listed([])
-    ('a, b and c', 'a', 'none')
-    """
-    if len(words) < 2:
-        return words[0] if words else "none"
-    return f"{', '.join(words[:-1])} and {words[-1]}"

@@ -35,6 +35,7 @@ import dataclasses
 
 import numpy as np
 
+from ...errors import listed
 from ...plots import Plot
 from ...specs import spec
 from ...training.schedule import Phase
@@ -44,7 +45,7 @@ from ..contract import Verdict
 from ..judging import NEAR, THRESHOLD, generalises, reaches_floor
 from ..showing import NAMES, final_values, histories
 from ..sizes import Count, Sizes, quick_and_lab
-from ._xor import listed, xor_arm
+from ._xor import xor_arm
 
 LR, RHO, DECAY = 0.01, 0.05, 0.05
 NOISE = RHO / LR**0.5

@@ -37,6 +37,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import listed
 from ...plots import Plot
 from ...specs import spec
 from ...theory import bias_floor
@@ -49,7 +50,7 @@ from ..judging import NEAR, THRESHOLD, below
 from ..showing import NAMES, final_values, histories
 from ..sizes import Count, Sizes, quick_and_lab
 from ..wen2023._table2 import schedule as of_table2
-from ._xor import listed, xor_arm
+from ._xor import xor_arm
 
 CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": ("1-SAM with bias", {}),

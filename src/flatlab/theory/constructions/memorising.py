@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...data import Dataset
-from ...errors import UserError, numbers_in_words, whole_number
+from ...errors import UserError, listed, whole_number
 from ...models import Deep, Params, TwoLayer
 from ..geometry import Separation, require_extreme
 from ..solution import Array, Solution
@@ -199,7 +199,7 @@ def require_labels(data: Dataset) -> None:
     if len(zeros):
         one = len(zeros) == 1
         raise UserError(
-            f"{'label' if one else 'labels'} {numbers_in_words(zeros)} (from 0) "
+            f"{'label' if one else 'labels'} {listed(zeros, most=5)} (from 0) "
             f"{'is' if one else 'are'} zero: a network that memorises needs a neuron there and is "
             "then not flattest; use labels that are not zero"
         )

@@ -1,5 +1,6 @@
 """Experiments on a cluster of real nodes: what is refused, what is lost, what comes out."""
 
+import contextlib
 import json
 import os
 import signal
@@ -138,7 +139,7 @@ def test_a_node_that_is_lost_loses_nothing(nodes, start, tmp_path, often, local)
     """The same verdicts as with local processes, run for run the same bits."""
     node = nodes.join()
     process = start(*LONG, *on(nodes.address))
-    wait_for(lambda: working(tmp_path) & nodes.family(node), process)
+    wait_for(lambda: halted(working(tmp_path) & nodes.family(node), tmp_path), process)
     nodes.lose(node)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
@@ -180,3 +181,15 @@ def working(folder):
     paths = folder.glob("results/runs/*/checkpoint.safetensors")
     holders = (holder(path.parent) for path in paths)
     return {pid for pid in holders if pid and alive(pid)}
+
+
+def halted(pids, folder):
+    """Halt processes; return those that are still working, so that none can finish meanwhile."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+    inside = pids & working(folder)
+    for pid in pids - inside:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    return inside

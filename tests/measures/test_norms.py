@@ -97,6 +97,19 @@ def test_tokens_have_no_gradient():
         InputGradient().read(problem("embedding"), Effort(0))
 
 
+class Tokens(nn.Embedding):
+    """An embedding that takes tokens as floats."""
+
+    def forward(self, x):
+        return super().forward(x.long()).sum(1)
+
+
+def test_inputs_that_the_model_rounds_have_no_gradient():
+    given = Tokens(4, 3), nn.CrossEntropyLoss(), (torch.ones(6, 2), torch.arange(6) % 3)
+    with pytest.raises(UserError, match="rounds or detaches them"):
+        InputGradient().read(Problem(*given), Effort(0))
+
+
 CLASSES = [name for name in CASES if name not in ("linear", "multi-output mse")]
 
 

@@ -105,6 +105,14 @@ def test_a_mean_over_examples_is_taken(name):
     assert math.isfinite(Problem(mlp(), MEANS[name], data(300)).value())
 
 
+def test_batchmean_is_a_mean_over_examples():
+    (x, _), model = data(30), nn.Sequential(mlp(), nn.LogSoftmax(1))
+    y = torch.softmax(x[:, :3], 1)
+    by_hand = (y * (y.log() - model(x))).sum(1).mean()
+    found = Problem(model, nn.KLDivLoss(reduction="batchmean"), (x, y)).value()
+    assert found == pytest.approx(float(by_hand.detach()), rel=1e-6)  # float32
+
+
 def test_weights_are_seen_in_a_network_that_fits():
     """The loss is 1e-4 at outputs of 20, where float32 has few digits."""
     x, y = torch.eye(3).repeat(40, 1), torch.arange(3).repeat(40)

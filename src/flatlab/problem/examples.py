@@ -290,7 +290,13 @@ def input_gradients(problem: Problem) -> Vector:
             )
         x = x.detach().clone().requires_grad_(True)
         with kernels(), torch.enable_grad():
-            (slope,) = torch.autograd.grad(problem.loss(problem.model(x), y), x)
+            loss = problem.loss(problem.model(x), y)
+            (slope,) = torch.autograd.grad(loss, x, allow_unused=True)
+        if slope is None:
+            raise UserError(
+                "input_gradient needs outputs that depend smoothly on the inputs; the model rounds "
+                "or detaches them (x.long() for tokens): leave it out"
+            )
         norms.append((slope.double() * len(x)).flatten(1).norm(dim=1).cpu().numpy())
     return np.concatenate(norms)
 

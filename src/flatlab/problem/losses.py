@@ -31,7 +31,7 @@ def loss_of(loss: Any) -> tuple[Any, str]:
         loss = getattr(loss, wrapped, loss)
     if not callable(loss):
         raise UserError(f"loss must be a callable (outputs, y) -> mean, or a name, got {loss!r}")
-    if getattr(loss, "reduction", "mean") != "mean":
+    if getattr(loss, "reduction", "mean") not in ("mean", "batchmean"):
         raise UserError(
             f"loss has reduction={loss.reduction!r}: measures are of the mean loss, use 'mean'"
         )

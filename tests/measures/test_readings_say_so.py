@@ -221,3 +221,18 @@ def test_the_bar_shows_a_time_left_from_the_start_to_the_end(capsys, clock, monk
     assert [info["products"] for info in told][-1] == 4 and told[0]["of"] == 1
     with pytest.raises(UserError, match="report must be a function"):
         fl.measure(model, CE, data, Growing(), report=5)
+
+
+def test_every_printed_number_of_an_estimate_has_its_error():
+    model, given = case()
+    wanted = ["layer_trace:method=probes", "diagonal:method=probes", "layer_trace", "diagonal"]
+    layers, entries, *exact = fl.measure(model, CE, given, wanted).values()
+    assert layers.text().count("±") == len(layers.labels) == 2
+    assert f"each ± at most {np.max(entries.stderr):.1g}" in entries.text()
+    assert not any("±" in reading.text() for reading in exact)
+
+
+def test_an_exact_negative_number_has_error_zero_not_minus_zero():
+    found = fl.measure(*case()[:1], CE, case()[1], "lambda_min:method=dense")
+    assert found["lambda_min:method=dense"].value < 0
+    assert str(found["lambda_min:method=dense"].stderr) == "0.0"

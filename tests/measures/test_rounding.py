@@ -274,3 +274,34 @@ def test_the_rounding_of_a_large_problem_is_that_of_its_examples():
     true = problem.matrix() @ g - problem.precise.matrix() @ g
     assert float(true.norm()) <= found.size(0.0) <= 100 * float(true.norm())
     assert 0 < lost(problem, Problem.value) < 1e-5
+
+
+class InFloat32(nn.Sequential):
+    """A network whose outputs are cast to float32, so that it cannot be measured in float64."""
+
+    def forward(self, x):
+        return super().forward(x).float()
+
+
+@pytest.mark.parametrize("name", ["keskar:epsilon=1e-5", "sam_sharpness_steps:rho=1e-3"])
+def test_a_lower_bound_in_float32_is_below_the_rise(name):
+    torch.manual_seed(0)
+    layers = nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1)
+    x, y = torch.randn(64, 6), torch.randn(64, 1)
+    found = fl.measure(InFloat32(*layers), nn.MSELoss(), (x, y), name)[name]
+    wide = nn.Sequential(*layers).double()
+
+    def value(step):
+        theta = nn.utils.parameters_to_vector(wide.parameters()).detach() + step
+        params = dict(zip(dict(wide.named_parameters()), _split(theta, wide), strict=True))
+        f = torch.func.functional_call(wide, params, (x.double(),))
+        return float(nn.functional.mse_loss(f, y.double()))
+
+    rise = value(found.details["step"]) - value(0.0)
+    truth = 100 * rise / (1 + value(0.0)) if "keskar" in name else rise
+    assert 0.99 * truth < found.value <= truth
+
+
+def _split(theta, model):
+    sizes = [p.numel() for p in model.parameters()]
+    return [v.view_as(p) for v, p in zip(theta.split(sizes), model.parameters(), strict=True)]

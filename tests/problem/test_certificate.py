@@ -221,3 +221,20 @@ def test_large_convolutions_with_fixed_statistics_are_certified(dtype):
     model(x)
     problem = Problem(model.to(dtype), CE, (x.to(dtype), torch.zeros(80).long()))
     assert linear_in_each_parameter(problem) and Ghost.of(problem) is not None
+
+
+def test_a_bend_that_few_examples_show_is_seen():
+    """One example of 300 has negative units; 64 random examples rarely hold it."""
+    x, y = data()
+    for index in (0, 150, 299):
+        x = x.abs()
+        x[index] *= -1
+        assert not linear_in_each_parameter(Problem(positive(nn.ELU), CE, (x, y)))
+
+
+def test_a_certificate_stops_when_it_does_not_fit():
+    x, y = data()
+    asked = []
+    relu = Problem(positive(nn.ReLU), CE, (x, y))
+    assert not linear_in_each_parameter(relu, fits=lambda done: bool(asked.append(done)))
+    assert asked and 0 < asked[0] < 1

@@ -28,6 +28,7 @@ from .contract import Measured
 from .effort import Effort
 from .exact import SMALL
 from .lanczos import Lanczos, require_basis
+from .rounding import EXACT, lost
 
 # An ascent ends if a step adds less than this share of the rise so far.
 SETTLED = 1e-7
@@ -191,11 +192,15 @@ def worst(
 
 
 def risen(problem: Problem, step: Tensor) -> float:
-    """Return L(θ + δ) − L(θ) in float64."""
-    exact = problem.precise
-    base = exact.value()
-    with exact.moved(step):
-        return exact.value() - base
+    """Return L(θ + δ) − L(θ) in float64, less its rounding if that can change printed digits."""
+
+    def rise(part: Problem) -> float:
+        base = part.value()
+        with part.moved(step):
+            return part.value() - base
+
+    found, error = rise(problem.precise), float(lost(problem.precise, rise))
+    return found if error <= EXACT * found else found - error
 
 
 def worst_rise(

@@ -170,10 +170,17 @@ class Reading:
         if isinstance(self.value, float):
             return _with_error(self.value, float(self.stderr), self.exact or self.lower)
         if self.labels and len(self.labels) <= 4:
-            pairs = zip(self.labels, self.value, strict=True)
-            return ", ".join(f"{label}: {value:.4g}" for label, value in pairs)
+            return ", ".join(f"{label}: {said}" for label, said in self.parts())
         low, high = float(np.min(self.value)), float(np.max(self.value))
-        return f"{self.value.size:,} values from {low:.4g} to {high:.4g}"
+        worst = float(np.max(self.stderr))
+        errors = f", each ± at most {worst:.1g}" if worst else ""
+        return f"{self.value.size:,} values from {low:.4g} to {high:.4g}{errors}"
+
+    def parts(self) -> list[tuple[str, str]]:
+        """Return label and value of each entry, with its error."""
+        columns = np.broadcast_arrays(self.value, self.stderr)
+        parts = zip(self.labels, *columns, strict=True)
+        return [(name, f"{value:.4g}" + (f" ± {e:.1g}" if e else "")) for name, value, e in parts]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; large details are left out."""

@@ -111,6 +111,19 @@ class Effort:
         in_number = math.inf if budget.products is None else budget.products - self.spent
         return max(0.0, min(in_time / max(seconds, 1e-9), in_number / max(products, 1e-9)))
 
+    def pace(self, share: float = 1.0) -> Callable[[float], bool]:
+        """Return a test `fits(done)`: does a task that begins now end within the seconds left?
+
+        `done` is the part of it that is behind; it may take this share of the time that is left.
+        """
+        began = self.seconds
+
+        def fits(done: float) -> bool:
+            most = self.budget.seconds
+            return most is None or (self.seconds - began) / done <= share * (most - began)
+
+        return fits
+
     def normal(self, purpose: str, index: int, *shape: int) -> Tensor:
         """Return standard normal numbers in float64, the same for the same seed and use."""
         draw = generator(self.seed, f"measure:{purpose}", index).normal(size=shape)

@@ -9,7 +9,6 @@ The matrix and its eigenvalues are computed once for all measures of a call.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -161,13 +160,7 @@ def _made(problem: Problem, kind: str, effort: Effort, always: bool) -> Dense | 
     if not (cheap or always) or effort.affordable(0, 1) < size:
         return None
     effort.expect(effort.spent + size)
-    began = effort.seconds
-
-    def fits(done: float) -> bool:
-        left: Any = effort.budget.seconds
-        return left is None or (effort.seconds - began) / done <= left - began
-
-    matrix = problem.dense(kind, fits)
+    matrix = problem.dense(kind, effort.pace())
     if matrix is None:
         return None
     effort.spend(size)

@@ -38,7 +38,7 @@ OVERFLOW = (
 ENOUGH = 12
 # Quadratic forms that differ by less, relative to the largest, are equal up to rounding in float32.
 SAME = 1e-6
-# A sketch may take at most this share of a budget.
+# A preparation, such as a sketch, may take at most this share of a budget.
 SHARE = 0.5
 
 

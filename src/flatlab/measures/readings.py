@@ -135,11 +135,7 @@ def _layers(reading: Reading) -> list[tuple[str, str]]:
     ranges = reading.details.get("layers")
     if ranges is not None:
         return [(name, f"from {low:.4g} to {high:.4g}") for name, (low, high) in ranges.items()]
-    if len(reading.labels) <= INLINE:
-        return []
-    values, errors = np.broadcast_arrays(reading.value, reading.stderr)
-    parts = zip(reading.labels, values, errors, strict=True)
-    return [(name, f"{value:.4g}" + (f" ± {e:.1g}" if e else "")) for name, value, e in parts]
+    return reading.parts() if len(reading.labels) > INLINE else []
 
 
 def _more(lines: list[tuple[str, str]]) -> str:

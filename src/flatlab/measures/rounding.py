@@ -51,7 +51,7 @@ def settled(value: Value, error: Value, how: str, **rest: Any) -> Measured:
     """
     worst = float(np.max(error))
     if worst == 0 or worst <= EXACT * float(np.max(np.abs(np.nan_to_num(value)), initial=0.0)):
-        return Measured(value, 0.0 * value, True, how, **rest)
+        return Measured(value, 0.0 * np.abs(value), True, how, **rest)
     how = how.replace("exact, ", "") + ", up to rounding"
     return Measured(value, 0.0 * value + error, False, how, **rest)
 

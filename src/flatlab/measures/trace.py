@@ -24,7 +24,7 @@ from .effort import Effort
 from .eigenvalues import EXACT, Kind, Limit, Tolerance
 from .exact import whole
 from .lanczos import ROUNDING
-from .probes import SKETCH, in_two_parts, sample
+from .probes import SHARE, SKETCH, in_two_parts, sample
 from .rounding import lost, rounding, scaled, settled
 
 # Exact traces need one backward pass for each output of an example. Up to this number they are
@@ -57,9 +57,7 @@ class _OfDiagonal:
         kind, auto = self.matrix, self.method == "auto"
         if self.method in ("dense", "probes") or (auto and kind in problem.known):
             return None
-        fits = mixing(problem) is None and (
-            kind != "hessian" or linear_in_each_parameter(problem, effort.seed)
-        )
+        fits = mixing(problem) is None and (kind != "hessian" or _linear(problem, effort))
         if self.method == "exact" and not fits:
             raise UserError(
                 "the exact trace needs a network that is linear in each parameter alone (ReLU, "
@@ -148,6 +146,14 @@ class Trace(_OfDiagonal):
         error = noise.unit * float(drawn.stderr[0]) + float(noise.trace(fold, abs(value)))
         method = drawn.said(f"Hutch++, {len(drawn.rows)} probes")
         return drawn.measured(value, error, noise.said(method, tolerance * abs(value)))
+
+
+def _linear(problem: Problem, effort: Effort) -> bool:
+    """Return whether the network is linear in each parameter alone; half a budget may find out."""
+    known, fits = problem.known, effort.pace(SHARE)
+    if "linear" not in known and linear_in_each_parameter(problem, effort.seed, fits):
+        known["linear"] = True
+    return "linear" in known
 
 
 def _inner(v: Tensor, Av: Tensor) -> float:

@@ -24,9 +24,9 @@ from torch import Tensor
 
 from ..errors import UserError
 from ..problem import Matrix, Problem
+from ..problem.shaking import SMALL
 from .contract import Measured
 from .effort import Effort
-from .exact import SMALL
 from .lanczos import Lanczos, require_basis
 from .rounding import EXACT, lost
 

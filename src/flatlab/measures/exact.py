@@ -17,12 +17,12 @@ from torch import Tensor
 
 from ..problem import Problem
 from ..problem.examples import ROOM, every_row, mixing
+from ..problem.shaking import SMALL
 from .contract import Vector
 from .effort import Effort
 
-# Up to this many parameters the whole matrix is always computed: a few tenths of a second.
-SMALL = 1000
-# Beyond, if it takes at most this many multiplications, about as long as an estimate.
+# The whole matrix of at most `SMALL` parameters is always computed. One of more is computed if it
+# takes at most this many multiplications, about as long as an estimate.
 WORK = 2e9
 
 

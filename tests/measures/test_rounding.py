@@ -15,6 +15,7 @@ import flatlab as fl
 from flatlab.errors import UserError
 from flatlab.measures.rounding import lost, rounding
 from flatlab.problem import Problem
+from flatlab.problem.shaking import shaken
 
 torch.set_num_threads(1)
 DOUBLE = torch.float64
@@ -305,3 +306,13 @@ def test_a_lower_bound_in_float32_is_below_the_rise(name):
 def _split(theta, model):
     sizes = [p.numel() for p in model.parameters()]
     return [v.view_as(p) for v, p in zip(theta.split(sizes), model.parameters(), strict=True)]
+
+
+@pytest.mark.parametrize(("width", "seen"), [(5, 1000), (500, 32)])
+def test_rounding_is_measured_on_a_part_of_many_examples(width, seen):
+    """Otherwise a few parameters with many examples spend more on rounding than on the value."""
+    net = nn.Sequential(nn.Linear(2, width), nn.Tanh(), nn.Linear(width, 1))
+    x = torch.linspace(-1, 1, 4000).reshape(2000, 2)
+    problem = Problem(net, nn.MSELoss(), (x, x[:, :1]))
+    examples, moved = shaken(problem, lambda part: part.n)
+    assert (examples, len(moved)) == (seen, 3 if width == 5 else 1)

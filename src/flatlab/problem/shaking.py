@@ -16,25 +16,28 @@ from .batches import cut, drawn
 from .disturbing import Disturbed
 from .problem import PIECE, Problem
 
-# A problem of at most this many parameters has `RUNS` runs over all of its examples.
-SMALL, RUNS = 1000, 3
-# A larger one has one run, over this many random examples or this share of them.
-FEW, SHARE = 32, 1 / 64
+# A problem of at most this many parameters has `RUNS` runs, over at least this many examples.
+SMALL, RUNS, SEVERAL = 1000, 3, 1000
+# A larger one has one run, over at least this many examples.
+FEW = 32
+# Of more examples this share is drawn at random.
+SHARE = 1 / 64
 
 
 def shaken(problem: Problem, compute: Callable[[Problem], Any]) -> tuple[Tensor, Tensor]:
     """Return compute(problem), and what each run in disturbed arithmetic adds to it.
 
-    A large problem is replaced by random examples of it, or by its first batch if the model mixes
-    examples; they show how much each example rounds. A run that fails adds ∞: where rounding leaves
-    the domain of a function, the result is unknown.
+    Many examples are replaced by some of them, drawn at random, or by the first batch if the model
+    mixes examples; they show how much each example rounds. A run that fails adds ∞: where rounding
+    leaves the domain of a function, the result is unknown.
     """
-    part, runs = copy.copy(problem), RUNS
-    if problem.size > SMALL and problem.n > FEW:
-        some = drawn(problem.batches, max(FEW, int(SHARE * problem.n)), 0, "rounding")
+    part = copy.copy(problem)
+    runs, least = (RUNS, SEVERAL) if problem.size <= SMALL else (1, FEW)
+    if problem.n > least:
+        some = drawn(problem.batches, max(least, int(SHARE * problem.n)), 0, "rounding")
         pieces = [each for batch in some for each in cut(batch, PIECE)]
         part.batches = problem.batches[:1] if problem.mixed else pieces
-        part.n, runs = sum(len(x) for x, _ in part.batches), 1
+        part.n = sum(len(x) for x, _ in part.batches)
     clean = torch.as_tensor(compute(part), dtype=torch.float64)
     moved = []
     for run in range(runs):

@@ -11,7 +11,9 @@ import pytest
 from flatlab import data
 from flatlab.losses import Loss
 from flatlab.models import Deep, Init, TwoLayer
+from flatlab.training.optimizers import SPECS
 from flatlab.training.schedule import Phase
+from flatlab.training.session import train
 from thinning import thinned
 from trainers import by_engine, by_torch
 
@@ -129,3 +131,29 @@ def test_a_first_layer_that_shrinks_within_a_block(algorithm, options):
     for params in both(arch, Loss("mse"), phase, DATA.n, "float32"):
         norm = np.sqrt((params["W1"] ** 2).sum() + (params["b1"] ** 2).sum())
         assert np.isfinite(norm) and norm <= 1e-3 * (1 + 1e-5)
+
+
+# Every optimizer of the catalogue, and options that only torch has.
+OPTIMIZERS = {name: {} for name in SPECS} | {
+    "sam": {"rho": 0.05},
+    "usam": {"rho": 0.02},
+    "label_noise": {"noise": 0.3},
+    "sgd with nesterov": {"momentum": 0.9, "nesterov": True},
+    "sam with momentum": {"rho": 0.05, "momentum": 0.9},
+    "sam with nesterov": {"rho": 0.05, "momentum": 0.9, "nesterov": True},
+    "sam with adam": {"rho": 0.05, "base": "adam"},
+    "label_noise with adam": {"noise": 0.3, "base": "adam"},
+    "label_noise of normals": {"noise": 0.3, "noise_kind": "gaussian"},
+}
+
+
+@pytest.mark.parametrize("name, options", OPTIMIZERS.items(), ids=OPTIMIZERS)
+@pytest.mark.parametrize("arch", [TwoLayer(width=5), Deep(depth=3, width=5)], ids=lambda a: a.kind)
+def test_the_chosen_trainer_takes_every_optimizer_and_option_as_torch_does(arch, name, options):
+    phase = Phase(name.split(" ")[0], lr=0.01, epochs=2, batch_size=5, **options)
+    ours, theirs = (
+        train(arch, DATA, schedule=[phase], dtype="float64", backend=backend)
+        for backend in ("auto", "torch")
+    )
+    for key, value in theirs.params.items():  # 10 steps, 1e-12 each epoch and 1e-8 after 200
+        np.testing.assert_allclose(ours.params[key], value, rtol=1e-9, atol=1e-12)

@@ -25,6 +25,9 @@ from .subnormal import flushed
 _MULTIPLE = 8
 
 
+# What an optimizer that the kernels know may say; defaults are left out of its table.
+OPTIONS = {"name", "base", "rho", "noise", "momentum", "weight_decay"}
+
 # The random quantities of training; each has its own stream.
 USES = ("order", "label_noise", "input_noise", "second_order")
 
@@ -32,6 +35,8 @@ USES = ("order", "label_noise", "input_noise", "second_order")
 class Step(Protocol):
     """The hyper-parameters that a kernel needs from a phase; `training.Phase` documents them."""
 
+    @property
+    def optimizer(self) -> Any: ...  # noqa: D102
     @property
     def algorithm(self) -> str: ...  # noqa: D102
     @property
@@ -59,10 +64,10 @@ class Step(Protocol):
 def unsupported(loss: Loss, arch: Architecture, schedule: tuple[Step, ...]) -> str | None:
     """Say why the engine cannot train this combination, or None if it can.
 
-    It compiles `TwoLayer` and `Deep` with the losses in `LOSS_CODES`, the algorithms in `ASCENTS`,
-    at every batch size and dtype. Only the blocked kernel for single examples has input noise and
-    norm rules. Separate steps of the bias are in that kernel and in `two_layer_batch`, which also
-    has momentum, second batches and rules for γ and its statistics.
+    It compiles `TwoLayer` and `Deep` with the losses in `LOSS_CODES`, the algorithms in `ASCENTS`
+    with their `OPTIONS`, at every batch size and dtype. Only the blocked kernel for single examples
+    has input noise and norm rules. Separate steps of the bias are in that kernel and in
+    `two_layer_batch`, which also has momentum, second batches and rules for γ and its statistics.
     """
     chain = arch.chain
     if chain is None:
@@ -74,6 +79,13 @@ def unsupported(loss: Loss, arch: Architecture, schedule: tuple[Step, ...]) -> s
 
 
 def _not_compiled(arch: Chain, phase: Step) -> str | None:
+    if phase.algorithm not in ASCENTS:
+        return f"the engine compiles the optimizers {', '.join(ASCENTS)}, not {phase.algorithm}"
+    own, steps = phase.optimizer.to_dict(), phase.optimizer.stepping.to_dict()
+    if steps["name"] != "sgd":
+        return f"the engine compiles {phase.algorithm} with the base sgd, not {steps['name']}"
+    if others := sorted({*own, *steps} - OPTIONS):
+        return f"the engine does not compile the option {others[0]} of {phase.algorithm}"
     norm = "deep" if arch.stacked else arch.norm
     first, change = phase.first_layer, phase.variation
     in_blocks = change.input_noise is not None or first.norm_rule is not None

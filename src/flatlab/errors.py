@@ -20,6 +20,10 @@ class FlatlabError(Exception):
 
     exit_code = 2
 
+    def __str__(self) -> str:
+        """Return the message in one line, even if it shows a value of several."""
+        return " ".join(super().__str__().splitlines())
+
 
 class UserError(FlatlabError):
     """The caller gave something that is not allowed."""
@@ -111,6 +115,8 @@ def require_path(name: str, value: object, wanted: str = "a path") -> None:
     text = os.fspath(value)
     if not isinstance(text, str):
         raise UserError(f"{name} must be {wanted} as a string, got {value!r}")
+    if not text:
+        raise UserError(f"{name} must be {wanted}, got '': name one (. is the current one)")
     if "\0" in text:
         raise UserError(f"{name} must be {wanted}, got {text!r}, which has a null character")
 

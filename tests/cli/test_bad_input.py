@@ -217,12 +217,33 @@ CASES = {
     ),
     "more examples than there are": (
         [*train(), "--measure", "lambda_max:examples=1000000"],
-        r"^examples of lambda_max must be <= n = 20, got 1000000: leave them out",
+        r"^examples of lambda_max must be <= n = 20, got 1000000: leave it out",
+    ),
+    "larger batches than there are": (
+        [*train(), "--measure", "lambda_max:mode=train,batch_size=21"],
+        r"^batch_size of lambda_max must be <= n = 20, got 21",
     ),
     **{
         f"{words[0]} into nothing": ([*words, "--out", ""], r"^--out must be a folder, got ''")
-        for words in (train(), RUN, ["verify", "--pictures"])
+        for words in (train(), RUN, ["verify", "--pictures"], ["anatomy", "run"])
     },
+    "a null character": (["verify", "--pictures", "--out", "a\0"], r"^--out must be .*null char"),
+    **{
+        f"pictures and {words[0]}": (
+            ["verify", "--pictures", *words],
+            rf"^--pictures draws all pictures and checks nothing: drop {name}$",
+        )
+        for words, name in {
+            ("thm4.1",): "the ids",
+            ("--source", "wen2023"): "--source",
+            ("--thorough",): "--thorough",
+            ("--seed", "3"): "--seed",
+        }.items()
+    },
+    "a mirror of another kind": (
+        ["data", "get", "cifar10", "--from", "ftp://a/b", "--to", "new"],
+        r"^a download needs an address http://… or https://…, got 'ftp://a/b'$",
+    ),
     "construct 10^13": (
         ["construct", f"memorising:width={10**13}", "--data", "xor:d=8,n=20"],
         r"^a network of 1e\+14 parameters needs",
@@ -251,11 +272,14 @@ FACTORIES = {
     "class Stop(BaseException): ...\ndef make():\n    raise Stop('now')": (
         r"^mine.py:make failed: Stop: now \(in .*mine.py, line 3\)$"
     ),
+    "def make():\n    raise GeneratorExit": r"^mine.py:make failed: GeneratorExit",
     "class Stop(BaseException): ...\nraise Stop('now')": r"^cannot import mine.py: Stop: now \(in",
 }
 
 
-@pytest.mark.parametrize("code, message", FACTORIES.items(), ids=["async", "raises", "module"])
+@pytest.mark.parametrize(
+    "code, message", FACTORIES.items(), ids=["async", "raises", "generator", "module"]
+)
 def test_a_bad_factory_is_one_line(refused, tmp_path, monkeypatch, code, message):
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     (tmp_path / "mine.py").write_text(code)

@@ -197,6 +197,10 @@ MISTAKES = {
         )
         for seed in ("a", None, 1.5, True)
     },
+    "a negative seed": (lambda: fl.measure(network(), CE, data(), seed=-1), "seed must be >= 0"),
+    "skip no": (
+        lambda: fl.measure(network(), CE, data(), skip="no"), "skip must be True or False, got"),
+    "a tracker's skip": (lambda: fl.Tracker(skip=None), "skip must be True or False, got None"),
     "every": (lambda: fl.Tracker(every=0), "every must be >= 1"),
     "every one and a half": (lambda: fl.Tracker(every=1.5), "every must be a whole number"),
     "a tracker's seed": (lambda: fl.Tracker(seed="a"), "seed must be a whole number"),

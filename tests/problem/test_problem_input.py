@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -51,6 +53,19 @@ class Ended(nn.Module):
         return torch.stack([self.end(row) for row in self.inner(x)])
 
 
+class Endless(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return itertools.repeat(data())
+
+
+class Long(torch.utils.data.Dataset):
+    def __len__(self):
+        return 10**12
+
+    def __getitem__(self, index):
+        return tuple(part[0] for part in data())
+
+
 def nested():
     return torch.nested.nested_tensor([torch.ones(2, 5), torch.ones(3, 5)], layout=torch.jagged)
 
@@ -78,6 +93,21 @@ MISTAKES = {
     "whole outputs": (
         lambda: Problem(Ended(torch.argmax), CE, data()), "outputs are torch.int64"),
     "yes or no": (lambda: Problem(Ended(torch.signbit), CE, data()), "outputs are torch.bool"),
+    "a loss of truths": (
+        lambda: Problem(network(), lambda f, y: (f > 0).any(), data()), "returned torch.bool"),
+    "a loss of whole numbers": (
+        lambda: Problem(network(), lambda f, y: (f > 0).sum(), data()), "returned torch.int64"),
+    "classes of one output": (
+        lambda: Problem(nn.Linear(5, 1), CE, (data()[0], 0 * data()[1])), "each class, got 1"),
+    "classes of one output as shares": (
+        lambda: Problem(nn.Linear(5, 1), "cross_entropy", (data()[0], data()[0][:, :1])), "got 1"),
+    "labels 0 and 1 for signs": (
+        lambda: Problem(nn.Linear(5, 1), "logistic", (data()[0], (data()[1] > 0)[:, None].float())),
+        "these are 0 and 1: use 2 * y - 1"),
+    "batches without end": (
+        lambda: Problem(network(), CE, Endless()), "(Endless) have no length and did not end"),
+    "a data set without end": (
+        lambda: Problem(network(), CE, Long()), "Long of 1,000,000,000,000 examples needs"),
     "lazy": (lambda: Problem(nn.LazyLinear(3), CE, data()), "run the model on one batch first"),
     "complex": (lambda: Problem(Complex(), CE, data()), "other.weight is complex"),
     "two dtypes": (lambda: Problem(Mixed(), CE, data()), "are float32 and float64"),

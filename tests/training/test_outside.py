@@ -8,17 +8,24 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import flatlab as fl
 from conftest import TRAIN, command, environment
 from flatlab.cli.from_flags import config_from_flags
 from flatlab.errors import UserError
+from flatlab.training.optimizers import SGD, SAMSpec
 from flatlab.training.run import examine
+from flatlab.training.schedule import FirstLayer, StepVariation
 
 ARCH, DATA = fl.models.TwoLayer(width=3), fl.data.xor(d=4, n=6, n_test=5)
 OPTIONS = {"schedule": [fl.Phase("sgd", lr=0.1, epochs=1)]}
 HUGE = 10**400
+
+
+def phase(optimizer="sgd", **options):
+    return fl.Phase(optimizer, lr=0.1, epochs=1, **options)
 
 
 def train(**changes):
@@ -41,6 +48,39 @@ def train(**changes):
         (lambda: fl.load_run("a\0b"), "null character"),
         (lambda: fl.dissect("a\0b"), "null character"),
         (lambda: fl.data.load("a\0b"), "path must be a path, got .* null character"),
+        (lambda: train(out=""), "out must be a directory, got '': name one"),
+        (
+            lambda: train(schedule=np.array([OPTIONS["schedule"][0]] * 9)),
+            "schedule must be a non-empty list of Phase, got array",
+        ),
+        (
+            lambda: train(measures=[fl.Tracked("lambda_max", examples=7)]),
+            "examples of lambda_max must be <= n = 6, got 7: leave it out to take all",
+        ),
+        (
+            lambda: train(measures={"measure": "lambda_max", "mode": "train", "batch_size": 7}),
+            "batch_size of lambda_max must be <= n = 6, got 7",
+        ),
+        (
+            lambda: phase(first_layer=FirstLayer(max_norm=1.0), max_first_layer_norm=2.0),
+            r"max_first_layer_norm is given twice, 1\.0 and 2\.0, once as first_layer\.max_norm",
+        ),
+        (
+            lambda: phase(variation=StepVariation(input_noise=1.0), input_noise=2.0),
+            r"input_noise is given twice, 1\.0 and 2\.0",
+        ),
+        (
+            lambda: phase(SAMSpec(rho=0.1), rho=0.2),
+            r"rho is given twice, 0\.1 and 0\.2: give it once",
+        ),
+        (
+            lambda: phase(SAMSpec(rho=0.1, base=SGD(momentum=0.5)), momentum=0.9),
+            r"momentum is given twice, 0\.5 and 0\.9",
+        ),
+        (
+            lambda: phase("sam", rho=0.1, base=SGD(momentum=0.5), momentum=0.9),
+            r"momentum is given twice, 0\.5 and 0\.9",
+        ),
         (lambda: train(threads=HUGE), "threads must be a whole number from 1 to 1024"),
         (lambda: train(threads=True), "threads must be a whole number from 1 to 1024"),
         (lambda: train(fresh="no"), "fresh must be True or False, got 'no'"),

@@ -7,14 +7,15 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from .app import DONE, Json, app, complain, emit
+from .app import DONE, Json, app, complain, emit, folder
 
 
 @app.command()
 def anatomy(
     path: Annotated[Path, Argument(metavar="DIR", help="A run directory.")],
     out: Annotated[
-        Path | None, Option(help="Folder for the pictures; by default the run directory.")
+        Path | None,
+        Option(help="Folder for the pictures; by default the run directory.", parser=folder),
     ] = None,
     most: Annotated[int, Option(min=1, max=40, help="Number of neurons in the table.")] = 10,
     as_json: Json = False,

@@ -17,7 +17,7 @@ from typer import Option
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from ..errors import FlatlabError, UserError, described
+from ..errors import FlatlabError, described, require_path
 from .streams import Output, standard_streams
 
 DONE, CLAIM_FAILED, USER_MISTAKE, NOT_REACHED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -63,9 +63,8 @@ def _look_in(folder: Path | None) -> Path | None:
 
 
 def folder(text: str | Path) -> Path:
-    """Read the folder of an option; "" would be the current one."""
-    if text == "":
-        raise UserError("--out must be a folder, got '': name one (. is the current one)")
+    """Read the folder of --out; "" would be the current one."""
+    require_path("--out", text, "a folder")
     return Path(text)
 
 

@@ -37,7 +37,7 @@ def tracked_of(text: str) -> dict[str, Any]:
     {'measure': 'lambda_max:tolerance=0.01', 'examples': 500}
     """
     name, options = parse_spec(text)
-    own = [key for key in options if key in ("mode", "examples", "label")]
+    own = [key for key in options if key in ("mode", "examples", "label", "batch_size")]
     fields = {key: options.pop(key) for key in own}
     listed = ",".join(f"{key}={value}" for key, value in options.items())
     return {"measure": f"{name}:{listed}" if listed else name, **fields}
@@ -96,12 +96,6 @@ def config_from_flags(file: Path | None, flags: Mapping[str, Any]) -> tuple[RunC
             raise UserError(f"a run needs --{flag}, e.g. --{flag} {example}, or a TOML file")
     config = RunConfig.from_dict(fields)
     data = make(config.data)
-    for tracked in config.measures:
-        if tracked.examples is not None and tracked.examples > data.n:
-            raise UserError(
-                f"examples of {tracked.measure} must be <= n = {data.n}, got {tracked.examples}: "
-                "leave them out to measure on all"
-            )
     return RunConfig.from_dict({**config.to_dict(), "data": data.spec}), data
 
 

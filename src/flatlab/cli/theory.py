@@ -55,6 +55,11 @@ def verify(
     from .console import print_evidence, print_verification
 
     if pictures:
+        asked: dict[str, Any] = {"the ids": ids, "--source": source, "--thorough": thorough}
+        asked |= {"--seed": seed, "--jobs": jobs, "--show": evidence, "--all": everything}
+        asked |= {"--results": results}
+        for name in (name for name, value in asked.items() if value):
+            raise UserError(f"--pictures draws all pictures and checks nothing: drop {name}")
         return _draw(out or Path("results/theory"), as_json)
     if out is not None:
         raise UserError("--out is the folder of --pictures: add --pictures or drop --out")

@@ -84,7 +84,7 @@ def download(
         DownloadError: The server cannot be reached or refuses, or serves another file.
         UserError: The address is none.
     """
-    _check_address(url)
+    require_address(url)
     target = _Target(url, path.with_name(f"{path.name}.part"), size, md5, report)
     if path.exists() and _fits(target, path):
         report(size, size)
@@ -97,7 +97,8 @@ def download(
         raise write_error(path, error) from error
 
 
-def _check_address(url: str) -> None:
+def require_address(url: str) -> None:
+    """Refuse an address that is not of the web."""
     try:
         parts = urllib.parse.urlsplit(url)
         valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ..errors import StoreError
-from .download import TIMEOUT, download
+from .download import TIMEOUT, download, require_address
 from .durable import ensure_directory, locked, sync_directory, write_atomically, write_error
 
 OnFile = Callable[[str, int, int], None]
@@ -65,6 +65,7 @@ def fetch(
         timeout: Seconds after which a silent server is given up.
         wait: Sleeps for some seconds between two attempts; by default `time.sleep`.
     """
+    require_address(url)
     ensure_directory(stage)
     total, before, made = sum(archive.size for archive in archives), 0, []
     with locked(stage):

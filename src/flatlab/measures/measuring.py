@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError, whole_number
+from ..errors import UserError, truth, whole_number
 from ..outside.functions import Report
 from ..problem import Problem
 from ..randomness import global_states_kept
@@ -67,7 +67,9 @@ def measure(
         dtype: "float64" raises the precision for measuring only; None keeps the model's, except
             that 16-bit models are measured in float32.
         batch_size: Size of the batches that a pair or a Dataset is split into; None is one batch in
-            mode "train", and a fast size in the other modes, whose result does not depend on it.
+            mode "train", and a fast size in the other modes, whose result does not depend on it. If
+            an output depends on other examples of its batch in eval mode, too, as with BatchNorm
+            without running statistics, None is one batch, and another size another function.
         reference: Parameters by name to measure distances from, e.g. the initial state_dict.
         progress: Show the time left: on a terminal, in a notebook, or as lines of a log on stderr.
             None shows it unless `report` is given, or this is a worker process.
@@ -76,7 +78,8 @@ def measure(
         report: Called after each product with {"measure", "number", "of", "products", "expected",
             "left"}: the products with a matrix so far and in all, and the seconds left.
     """
-    chosen, limit, seed = choose(measures), Budget.of(budget), whole_number("seed", seed)
+    chosen, limit = choose(measures), Budget.of(budget)
+    seed, skip = whole_number("seed", seed, least=0), truth("skip", skip)
     with torch.random.fork_rng(devices=[]), global_states_kept():
         subject = Subject.of(
             model, loss, data, mode=mode, params=params, dtype=dtype, batch_size=batch_size,

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError, whole_number
+from ..errors import UserError, truth, whole_number
 from ..randomness import global_states_kept
 from . import Budget, Readings
 from .measuring import Chosen, Subject, choose, read_all, require_rereadable
@@ -56,10 +56,10 @@ class Tracker:
     ):
         require_rereadable(data)
         self.measures, self.every = choose(measures), whole_number("every", every, least=1)
-        self.loss, self.data, self.skip = loss, data, skip
+        self.loss, self.data, self.skip = loss, data, truth("skip", skip)
         self.options: dict[str, Any] = {"mode": mode, "params": params}
         self.options |= {"dtype": dtype, "reference": reference}
-        self.seed, self.budget = whole_number("seed", seed), Budget.of(budget)
+        self.seed, self.budget = whole_number("seed", seed, least=0), Budget.of(budget)
         self.rows: list[dict[str, float]] = []
         self.readings: list[tuple[int, Readings]] = []
 

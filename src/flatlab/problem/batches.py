@@ -16,6 +16,7 @@ from torch.utils.data import IterableDataset, default_collate
 
 from ..data import Dataset
 from ..errors import FlatlabError, UserError, in_words, whole_number
+from ..outside.memory import require_memory
 from ..randomness import generator, global_states_kept
 from .losses import first_line
 
@@ -25,6 +26,9 @@ EMPTY = "data is empty: there is nothing to measure. Give at least one example"
 
 # Names of labels in a batch that is a dict.
 LABELS = ("y", "label", "labels", "target", "targets")
+# A loader without a length that gives more batches is taken as endless.
+MOST_BATCHES = 100_000
+FEWER = "measure on fewer examples, e.g. a torch.utils.data.Subset"
 # Number of examples of a torch Dataset that are stacked at a time.
 STACKED = 1024
 # Difference of two passes over the data, relative to the sum of absolute values: rounding of sums
@@ -110,8 +114,34 @@ def joined(batches: Sequence[Batch]) -> list[Batch]:
 
 
 def _read(loader: Iterable[Any]) -> list[Batch]:
+    """Return the batches of a loader; one without an end is refused."""
+    found, held, looked_at = [], 0, 1
     with _blamed(loader):
-        return [batch for batch in map(_batch, loader) if len(batch[0])]
+        for number, batch in enumerate(map(_batch, loader), 1):
+            held += _bytes(batch)
+            if number == looked_at:  # at 1, 2, 4, … batches: looking takes longer than reading
+                looked_at *= 2
+                require_memory(held, f"{number:,} batches of the data, read so far,", FEWER)
+            if number > MOST_BATCHES and not _has_length(loader):
+                raise UserError(
+                    f"the data ({in_words(loader)}) have no length and did not end after "
+                    f"{MOST_BATCHES:,} batches: measure on a part of them, e.g. "
+                    "list(itertools.islice(loader, 100)), or give them a length"
+                )
+            if len(batch[0]):
+                found.append(batch)
+    return found
+
+
+def _has_length(loader: Any) -> bool:
+    try:
+        return len(loader) >= 0
+    except TypeError:
+        return False
+
+
+def _bytes(batch: Batch) -> int:
+    return sum(part.numel() * part.itemsize for part in batch)
 
 
 def _stacked(dataset: Any) -> list[Batch]:
@@ -127,6 +157,9 @@ def _stacked(dataset: Any) -> list[Batch]:
                 f"the examples of {type(dataset).__name__} do not stack into (x, y): pass a "
                 "DataLoader whose collate_fn makes such batches"
             ) from None
+        if start == 0:
+            needed = _bytes(found[0]) * n // len(examples)
+            require_memory(needed, f"{type(dataset).__name__} of {n:,} examples", FEWER)
     stacks = joined(found)
     if len(stacks) > 1:
         raise UserError(

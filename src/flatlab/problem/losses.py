@@ -62,6 +62,11 @@ def evaluate(loss: Any, name: str, outputs: Tensor, y: Tensor) -> Tensor:
             f"the loss {name} returned {type(value).__name__}, it must return a torch scalar, the "
             "mean over the batch (without .item())"
         )
+    if not (value.is_floating_point() or value.is_complex()):
+        raise UserError(
+            f"the loss {name} returned {value.dtype}, it must return a number that depends on the "
+            "outputs smoothly: leave out comparisons, round() and argmax()"
+        )
     if value.ndim != 0:
         raise UserError(
             f"the loss returned shape {tuple(value.shape)}, it must be a scalar mean over the "

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .batches import drawn
+from ..losses import Loss, as_loss
+from .batches import Batch, drawn
 from .graph import leaves
 from .losses import evaluate, raised
 
@@ -40,6 +41,15 @@ def takes_classes(loss: Any) -> bool:
     return any(loss is each for each in known) or isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
 
 
+def require_signs(loss: Any, batches: Sequence[Batch]) -> None:
+    """Refuse labels 0 and 1, or beyond ±1, for a loss of flatlab whose labels are signs."""
+    made = as_loss(loss) if isinstance(loss, str | Loss) else None
+    if made is not None and made.labels == "signs":
+        labels = torch.cat([y.detach().flatten().cpu() for _, y in batches]).double().numpy()
+        if refused := made.refusal(labels, None):
+            raise UserError(refused)
+
+
 def require_labels(loss: Any, pairs: Pairs) -> None:
     """Raise if a class label names no output, or if the loss leaves examples out.
 
@@ -50,6 +60,11 @@ def require_labels(loss: Any, pairs: Pairs) -> None:
         return
     ignored = getattr(loss, "ignore_index", -100)
     for f, y in pairs:
+        if f.ndim >= 2 and f.shape[1] == 1:
+            raise UserError(
+                "a loss of classes needs an output for each class, got 1, whose softmax is always "
+                "1: give the model more outputs, or use 'logistic' with labels -1 and 1"
+            )
         if f.ndim < 2 or y.is_floating_point() or y.shape != f.shape[:1] + f.shape[2:]:
             return  # class probabilities, or labels that the loss itself refuses
         if bool((y == ignored).any()):

@@ -80,6 +80,7 @@ class Problem:
         first = next(iter(self.params.values()))
         self.dtype, self.device = first.dtype, first.device
         found = batches_of(data, batch_size)
+        meaning.require_signs(loss, found)
         pieces = batch_size is None and mode != "train" and len(found) == 1
         if pieces:
             found = cut(found[0], PIECE)

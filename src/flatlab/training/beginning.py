@@ -26,7 +26,17 @@ def require_kind(name: str, given: Any, kind: Any, wanted: str) -> None:
 
 
 def check_data(config: RunConfig, data: Dataset) -> None:
-    """Refuse labels that the loss does not take, outputs it cannot use, and huge inputs."""
+    """Refuse labels that the loss does not take, outputs it cannot use, and huge inputs.
+
+    Neither may a tracked measure need more examples than there are.
+    """
+    for tracked in config.measures:
+        for name in ("examples", "batch_size"):
+            if (asked := getattr(tracked, name)) is not None and asked > data.n:
+                raise UserError(
+                    f"{name} of {tracked.measure} must be <= n = {data.n}, got {asked}: leave it "
+                    "out to take all"
+                )
     if refused := config.loss.refusal(data.y_train, data.classes):
         raise UserError(refused)
     signs = data.y_train.ndim == 1 and bool((np.abs(data.y_train) == 1).all())

@@ -261,9 +261,9 @@ def optimizer_of(given: Any, options: Mapping[str, Any]) -> OptimizerSpec:
     if not isinstance(table, Mapping):
         raise UserError(f"an optimizer is a name such as 'sgd', a table or a spec, got {given!r}")
     if isinstance(given, Mapping):
-        _require_once(given, options)
-        _require_once(given.get("base"), options)
-    _require_once(options.get("base"), options)
+        require_once(given, options)
+        require_once(given.get("base"), options)
+    require_once(options.get("base"), options)
     fields = dict(table)
     name = fields.pop("name", None)
     if not isinstance(name, str) or name not in SPECS:
@@ -295,8 +295,9 @@ def optimizer_of(given: Any, options: Mapping[str, Any]) -> OptimizerSpec:
     return _made(SPECS[name], fields)  # type: ignore[no-any-return]
 
 
-def _require_once(table: Any, options: Mapping[str, Any]) -> None:
-    """Refuse an option that is given by its name and in a table, too."""
+def require_once(table: Any, options: Mapping[str, Any]) -> None:
+    """Refuse an option that is given by its name and in a table or a spec, too."""
+    table = table.to_dict() if isinstance(table, OptimizerSpec) else table
     for key in table if isinstance(table, Mapping) else ():
         if key in options:
             values = f"{table[key]!r} and {options[key]!r}"

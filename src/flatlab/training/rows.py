@@ -57,11 +57,11 @@ def tracked_row(config: RunConfig, model: Any, data: Dataset) -> dict[str, float
 
 
 def evenly_spaced(data: Dataset, examples: int) -> Any:
-    """Return evenly spaced training examples as tensors (x, y); the whole data if it has fewer.
+    """Return evenly spaced training examples as tensors (x, y), or the data if all are asked for.
 
     Of 50,000 training examples and `examples` = 1,000, these are every 50th.
     """
-    if examples >= data.n:
+    if examples == data.n:
         return data
     import torch
 

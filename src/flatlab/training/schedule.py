@@ -10,7 +10,7 @@ from pydantic import Field
 
 from ..errors import UserError, nearest, shown, whole_number
 from ..specs import from_dict, spec, to_dict
-from .optimizers import OPTIONS, OptimizerSpec, optimizer_of
+from .optimizers import OPTIONS, OptimizerSpec, optimizer_of, require_once
 
 T = TypeVar("T")
 Order = Literal["replacement", "fixed"]
@@ -143,6 +143,7 @@ def _short_form(cls: type[T]) -> type[T]:
         for name in placed.keys() & given.keys():
             values = f"{placed[name]!r} and {given[name]!r}"
             raise UserError(f"{name} is given twice, {values}: give it once")
+        _require_once({**placed, **given})
         validate(self, **_grouped({**placed, **given}))
 
     made.__init__ = __init__
@@ -268,11 +269,34 @@ class Phase:
         >>> Phase("sam", lr=0.1, rho=0.5, epochs=1).changed(rho=0.1, epochs=2).rho
         0.1
         """
-        return dataclasses.replace(self, **options)
+        now = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return Phase(**_grouped({**now, **options}))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; fields at their defaults are left out."""
         return {"optimizer": self.optimizer.to_dict(), **to_dict(self, leave="optimizer")}
+
+
+_GROUPS: dict[str, tuple[dict[str, str], Any]] = {
+    "first_layer": (_FIRST_LAYER, FirstLayer),
+    "variation": (_VARIATION, StepVariation),
+}
+
+
+def _require_once(given: Mapping[str, Any]) -> None:
+    """Refuse an option that is given by its name and in its group or its optimizer, too."""
+    for group, (names, cls) in _GROUPS.items():
+        now = given.get(group)
+        inside: Any = to_dict(now) if isinstance(now, cls) else now
+        for name in names if isinstance(inside, Mapping) else ():
+            if name in given and names[name] in inside:
+                values = f"{inside[names[name]]!r} and {given[name]!r}"
+                raise UserError(
+                    f"{name} is given twice, {values}, once as {group}.{names[name]}: give it once"
+                )
+    if isinstance(optimizer := given.get("optimizer"), OptimizerSpec):
+        require_once(optimizer, given)
+        require_once(optimizer.stepping, given)
 
 
 def _grouped(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -292,18 +316,9 @@ def _grouped(given: Mapping[str, Any]) -> dict[str, Any]:
         options = {**kept, **options}
         optimizer = named
     fields["optimizer"] = optimizer_of(optimizer, options)
-    for group, names, cls in (
-        ("first_layer", _FIRST_LAYER, FirstLayer),
-        ("variation", _VARIATION, StepVariation),
-    ):
+    for group, (names, cls) in _GROUPS.items():
         changes = {names[name]: fields.pop(name) for name in names if name in fields}
         now: Any = fields.get(group) or cls()
-        for name in names if isinstance(now, Mapping) else ():
-            if name in given and names[name] in now:
-                values = f"{now[names[name]]!r} and {given[name]!r}"
-                raise UserError(
-                    f"{name} is given twice, {values}, once as {group}.{names[name]}: give it once"
-                )
         now = from_dict(cls, now) if isinstance(now, Mapping) else now
         right = isinstance(now, cls)  # anything else is refused with the other fields
         fields[group] = dataclasses.replace(now, **changes) if right and changes else now

@@ -483,18 +483,22 @@ INTERRUPTED_AT = """
 import os, signal, sys
 def hook(event, given):
     if event == "import" and given[0] == {name!r}:
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.{signal})
 sys.addaudithook(hook)
 from flatlab.__main__ import main
 main()
 """
 
 
-@pytest.mark.parametrize("name", ["typer", "typer._adapters", "pydantic", "numpy", "numba"])
-def test_ctrl_c_while_modules_load_is_one_line(name, tmp_path):
+@pytest.mark.parametrize(
+    "name, number",
+    [(name, "SIGINT") for name in ("typer", "typer._adapters", "pydantic", "numpy", "numba")]
+    + [("typer", "SIGTERM"), ("numba", "SIGTERM")],
+)
+def test_an_interrupt_while_modules_load_is_one_line(name, number, tmp_path):
     """The first is imported before the command line is there, the last by the command."""
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED_AT.format(name=name), *TRAIN],
+        [sys.executable, "-c", INTERRUPTED_AT.format(name=name, signal=number), *TRAIN],
         cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     said = "flatlab: interrupted: run the same command again to continue\n"

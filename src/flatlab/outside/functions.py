@@ -93,7 +93,7 @@ def blamed(what: str) -> Iterator[None]:
         raise UserError(f"{what}: {error}") from None
     except SyntaxError as error:
         raise UserError(f"{what}: {error.msg} in {error.filename}, line {error.lineno}") from None
-    except (KeyboardInterrupt, GeneratorExit):
+    except KeyboardInterrupt:
         raise
     except BaseException as error:
         raise UserError(f"{what}: {described(error)}") from None

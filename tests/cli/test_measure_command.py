@@ -89,6 +89,19 @@ def test_a_stored_run(main):
     assert code == 0 and "50 examples" in out and "Tr = " in out
 
 
+def test_distances_are_from_where_a_run_began(main):
+    """After one step of 1e-9 from another run's end; without that run there is no reference."""
+    assert main(*TRAIN, "--out", "first")[0] == 0
+    step = ("--phase", "sgd:lr=1e-9,epochs=1", "--dtype", "float64")
+    assert main("train", "--start", "first", *step, "--out", "second")[0] == 0
+    ask = "measure", "second", "--measure", "distance"
+    found = json.loads(main(*ask, "--json")[1])["measures"]["distance"]["value"]
+    assert 0 < found < 1e-6
+    Path("first").rename("elsewhere")
+    code, _, stderr = main(*ask)
+    assert code == 2 and "reference" in stderr
+
+
 def test_a_factory_in_a_file_and_in_a_module(main, factory):
     for target in (f"{factory}:make", "mine:make"):
         code, out, _ = main("measure", target, "--measures", "lambda_max", "--json")

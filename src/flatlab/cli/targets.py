@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..data.catalogue import make
-from ..errors import UserError, in_words
+from ..errors import FlatlabError, UserError, in_words
 from ..outside.functions import blamed, function_named
-from ..training.run import changed_code, load_run, unfinished
+from ..training.run import Run, changed_code, load_run, start_of, unfinished
 from .from_flags import data_spec
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ..data import Dataset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,14 +49,26 @@ def target_of(text: str, data: str | None = None) -> Target:
 def _of_run(path: Path) -> Target:
     run = load_run(path)
     data = run.dataset()
-    start = run.config.arch.module(data, run.config.seed)
-    reference = {name: value.detach() for name, value in start.named_parameters()}
+    start = _start(run, data)
+    named = () if start is None else start.named_parameters()
+    reference = {name: value.detach() for name, value in named} or None
     notes = (unfinished(run), *run.notes) if run.status == "interrupted" else run.notes
     notes += changed_code(run.config, run.code)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the code of .* has changed")  # it is in the notes
         model = run.module()
     return Target(model, run.config.loss, data, reference, run.status, notes)
+
+
+def _start(run: Run, data: Dataset) -> nn.Module | None:
+    """Return the network that a run began with; None if it is gone, or was made by theory."""
+    if run.config.start is None:
+        return run.config.arch.module(data, run.config.seed)
+    if "run" not in run.config.start:
+        return None
+    with contextlib.suppress(FlatlabError):
+        return start_of(run.config.start).module()
+    return None
 
 
 def _of_factory(text: str) -> Target:

@@ -29,7 +29,7 @@ MODULES = (
     "found",
     "kaur2022.section2",
     "kaur2022.section3",
-    "wu2025",
+    "wu2025.listed",
 )
 
 

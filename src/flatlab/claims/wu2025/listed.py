@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from .contract import not_yet
+from ..contract import not_yet
 
 TABLE = """\
 # Background: tables of the slides, and the noise of SGD.

@@ -70,7 +70,7 @@ class Nodes:
                 command, env={**os.environ, **environment}, stdout=out, stderr=out
             )
         self.processes.append(process)
-        wait_for(lambda: "Ray runtime started" in log.read_text(), seconds=60)
+        wait_for(lambda: "Ray runtime started" in log.read_text(), seconds=240)
         return process
 
     def join(self, **environment):

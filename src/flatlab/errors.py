@@ -7,6 +7,8 @@ mistake of their own.
 from __future__ import annotations
 
 import difflib
+import math
+import numbers
 import os
 import stat
 import traceback
@@ -84,6 +86,19 @@ def whole(value: Any) -> Any:
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # of numpy or torch
         value = value.item()
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def positive(name: str, value: object) -> float:
+    """Return a finite number > 0; True and "2" are refused.
+
+    >>> positive("radius", 0)
+    Traceback (most recent call last):
+    flatlab.errors.UserError: radius must be > 0 and finite, got 0
+    """
+    good = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not good or not 0 < value < math.inf:  # type: ignore[operator]
+        raise UserError(f"{name} must be > 0 and finite, got {shown(value)}")
+    return float(value)  # type: ignore[arg-type]
 
 
 def truth(name: str, value: object) -> bool:

@@ -9,18 +9,16 @@ Reference: Dinh et al., Sharp minima can generalize for deep nets, ICML 2017.
 from __future__ import annotations
 
 import copy
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError, unknown
+from ..errors import UserError, positive, unknown
 
 LINEAR = (
     nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d,
@@ -144,10 +142,7 @@ def rescale(model: nn.Module, alpha: float, layers: Sequence[str] | None = None)
         alpha: The factor, > 0.
         layers: Names of the layers to multiply, such as ["0"]; None for all that can be.
     """
-    if isinstance(alpha, bool) or not isinstance(alpha, Real):
-        raise UserError(f"alpha must be a number > 0, got {alpha!r}")
-    if not 0 < alpha < math.inf:
-        raise UserError(f"alpha must be > 0 and finite, got {alpha!r}")
+    alpha = positive("alpha", alpha)
     if not isinstance(model, nn.Module):
         raise UserError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     made = copy.deepcopy(model)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..data import Dataset
 from ..data.dataset import Array
-from ..errors import UserError, whole_number
+from ..errors import UserError, positive, whole_number
 
 
 def no_bias_floor(data: Dataset, depth: int = 2) -> float:
@@ -48,9 +48,11 @@ def layer_norm_floor(data: Dataset, epsilon: float) -> float:
     alone has ‖∇_{W2} f‖ = 1, and the first layer's share vanishes as it is scaled up. Where ‖u‖ ≤ ε
     the network is a plain network divided by ε.
     """
-    if not (isinstance(epsilon, int | float) and math.isfinite(epsilon) and epsilon > 0):
-        raise UserError(f"epsilon must be > 0 and finite, got {epsilon!r}")
-    small = (2 / epsilon) * np.sqrt(_squared_norms(data) + 1) * np.abs(data.y_train)
+    small = (
+        (2 / positive("epsilon", epsilon))
+        * np.sqrt(_squared_norms(data) + 1)
+        * np.abs(data.y_train)
+    )
     return float(2 * np.mean(np.minimum(1, small)))
 
 

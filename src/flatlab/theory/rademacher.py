@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from ..data import cube
 from ..data.dataset import Array
-from ..errors import UserError, whole_number
+from ..errors import UserError, positive, whole_number
 from ..randomness import generator
 from .geometry import on_circle
 
@@ -113,8 +113,7 @@ def path_norm_ball(
     """
     points = _matrix("x", x)
     n, d = points.shape
-    if isinstance(C, bool) or not isinstance(C, int | float) or not (0 < C < math.inf):
-        raise UserError(f"C must be > 0 and finite, got {C!r}")
+    C = positive("C", C)
     restarts = whole_number("restarts", restarts, least=1)
     rng = generator(0, "rademacher") if rng is None else rng
     plane = d <= 2

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import numbers
-
 import numpy as np
 
 from ...data import Dataset
 from ...errors import UserError
 from ..bounds import is_xor
-
-
-def positive(name: str, value: object) -> float:
-    """Return a finite number > 0."""
-    good = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not good or not 0 < float(value) < math.inf:  # type: ignore[arg-type]
-        raise UserError(f"{name} must be > 0 and finite, got {value!r}")
-    return float(value)  # type: ignore[arg-type]
 
 
 def require_xor(data: Dataset, what: str) -> None:

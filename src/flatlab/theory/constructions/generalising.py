@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...data import Dataset, from_arrays
-from ...errors import UserError
+from ...errors import UserError, positive
 from ...models import Params, TwoLayer
 from ..geometry import on_circle, separate
 from ..solution import Solution
-from ._checks import common_norm, positive
+from ._checks import common_norm
 from .memorising import memorising
 
 NARROW = 1e-12

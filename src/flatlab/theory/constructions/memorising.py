@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ...data import Dataset
-from ...errors import UserError, listed, whole_number
+from ...errors import UserError, listed, positive, whole_number
 from ...models import Deep, Params, TwoLayer
 from ..geometry import Separation, require_extreme
 from ..solution import Array, Solution
-from ._checks import positive
 from .balancing import balanced
 
 # Required relative accuracy of the activations at training points.

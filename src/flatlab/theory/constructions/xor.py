@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ...data import Dataset
-from ...errors import UserError, whole_number
+from ...errors import UserError, positive, whole_number
 from ...models import Params, TwoLayer
 from ..solution import Array, Solution
-from ._checks import positive, require_xor
+from ._checks import require_xor
 from .balancing import balanced
 from .memorising import padded
 

@@ -1,1 +1,1 @@
-"""Claims of Lei Wu's lecture on implicit bias and regularisation, 2025, one file for each part."""
+"""Claims of Lei Wu's lecture Implicit Bias/Regularization I, 2025, one file for each part."""

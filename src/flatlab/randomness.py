@@ -64,7 +64,7 @@ def torch_seeded(seed: int, purpose: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def global_states_kept() -> Iterator[None]:
-    """Put numpy's and Python's global random states back afterwards: what others draw is theirs."""
+    """Restore numpy's and Python's global random states on exit."""
     bits: Any = np.random.get_bit_generator()  # type: ignore[attr-defined]
     python = random.getstate()
     before = bits.state

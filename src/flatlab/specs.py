@@ -195,7 +195,7 @@ def digest(fields: Mapping[str, Any]) -> str:
 
 def _one_line(cls: Any, error: ValidationError) -> str:
     errors = error.errors()
-    # A misspelt field is also a missing one: the misspelling is the better news.
+    # A misspelt field is also reported as missing: report the misspelling.
     misspelt = (e for e in errors if e["type"] == "unexpected_keyword_argument")
     first = next(misspelt, errors[0])
     allowed = [field.name for field in dataclasses.fields(cls)]

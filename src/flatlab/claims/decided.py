@@ -33,9 +33,9 @@ class Decided:
 def decided(claim: Claim, results: Mapping[Path, Results]) -> Decided | None:
     """Return what results say of a claim, or None if they say nothing.
 
-    Of several results those count that decide a verdict at all, then those with a preset's own
-    settings (another number of seeds is no other setting), then those that decide most of the
-    claim's verdicts; of equals the first.
+    Of several results the best is taken: one that decides a verdict before one that decides none,
+    then one with a preset's own settings (its number of seeds may differ), then the one that
+    decides most of the claim's verdicts, then the first.
     """
     found = [
         (_counted(verdicts, made.preset, folder), made.changes.keys() <= {"seeds"})

@@ -116,7 +116,7 @@ def run(
 
 
 def _check_sources(ids: list[str], alone: bool) -> None:
-    """Refuse a source that has claims and no experiments, and any source where it is not meant."""
+    """Refuse a source without experiments and, if `alone`, a source in place of an experiment."""
     from ..claims.sources import SOURCES
     from ..experiments import CATALOGUE
 
@@ -146,7 +146,7 @@ def _check_once(changes: list[str], seeds: int | None) -> None:
 
 
 def exit_code(results: Results, strict: bool, fail_fast: bool = False) -> int:
-    """Return the exit code: a failed run's own, that of `code_of`, 1 for `--strict`."""
+    """Return a failed run's exit code, else `code_of`'s, else 1 if `strict` and a claim fails."""
     if results.status == "interrupted" and not (fail_fast and results.failed):
         done = f"{results.done} of {len(results.runs)} runs are done"
         return interrupted(f"; {done}")

@@ -175,8 +175,8 @@ def measurement(
 ) -> Computation:
     """Return the job that measures the end of a planned run; measures are as for `fl.measure`.
 
-    It measures on so many training examples, evenly spaced, or on all of them. The options are
-    `seconds` and `ours` of a `Computation`.
+    `examples` is the number of training examples to measure on, evenly spaced; None is all of them.
+    The options are `seconds` and `ours` of a `Computation`.
     """
     payload: dict[str, Any] = {"measures": list(measures)}
     payload |= {} if examples is None else {"examples": examples}

@@ -67,7 +67,7 @@ class Within:
 
 @dataclasses.dataclass(frozen=True)
 class Uncorrected:
-    """A verdict before correction, and the p-value of what it decides; 1 if it decides nothing."""
+    """A verdict before correction, and its p-value; 1 if the verdict is open."""
 
     verdict: Verdict
     p: float = 1.0

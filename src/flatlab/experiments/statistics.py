@@ -60,8 +60,8 @@ class Bootstrapped:
         """Return the two-sided p-value of "it is equal to the bound"; 1 for fewer than two seeds.
 
         It is 1 − the level at which the interval of the same resamples ends at the bound. If no
-        resample lies beyond the bound, the share beyond it is that of the normal law with the
-        resamples' spread, but at least n⁻ⁿ: that of the rarest resample, one seed n times.
+        resample crosses the bound, the tail of the normal law with the resamples' spread is taken,
+        and never less than n⁻ⁿ, the probability of drawing one seed n times.
         """
         if self.n < 2:
             return 1.0

@@ -9,7 +9,7 @@ from ..errors import StoreError
 from .durable import ensure_directory, locked, read, remove, write_atomically
 from .store import CHECKPOINT, CONFIG, HISTORY, PREVIOUS, RESULT
 
-# In the order in which they are written: a result comes last, so that what it tells of is there.
+# In the order in which they are written: the result last, after the files that it describes.
 FILES = (CONFIG, PREVIOUS, CHECKPOINT, HISTORY, RESULT)
 TO_CONTINUE = (CONFIG, CHECKPOINT)
 

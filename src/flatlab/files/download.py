@@ -169,7 +169,7 @@ def _start(target: _Target, response: Any, there: int) -> int:
 
 
 def _append(target: _Target, start: int, response: Any) -> None:
-    """Write an answer from `start` on; more bytes than the file has are another file."""
+    """Write an answer from `start` on; refuse one that is longer than the expected file."""
     # An OSError of the disk must not pass for one of the network, which is tried again.
     with _disk(target.part):
         stream = open(target.part, "r+b" if start else "wb")  # noqa: SIM115

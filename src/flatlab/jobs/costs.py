@@ -41,7 +41,7 @@ CONSTANTS: dict[str, tuple[Constants, Constants]] = {
 EVALUATION: Constants = (374_000.0, 24.5, 0.0173, 1.24)  # one logged row; examples of both sets
 FLOAT64 = 1.9  # float64 over float32; from 1 to 2.3
 START_SECONDS = 0.2  # a process, and kernels from the cache
-LEAST_SECONDS = 1.0  # a shorter run tells of starting, not of training
+LEAST_SECONDS = 1.0  # shorter runs measure the start, not the training
 
 
 @dataclasses.dataclass(frozen=True)

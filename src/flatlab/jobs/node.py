@@ -31,7 +31,7 @@ from .contract import Ending, Job, Outcome, Started
 from .local import LocalProcesses
 
 TELL_SECONDS = 0.1  # between two messages
-MOST = 20  # reports in a message; a chatty job loses the others, so that it floods nobody
+MOST = 20  # progress reports in a message; the rest of a chatty job's is dropped
 RETURN_SECONDS = 3.0  # between two checkpoints that return to the driver, at least
 SHARE = 0.02  # of the time may go to returning them
 FREE_SECONDS = 10.0  # for a process whose worker was killed to end and leave its directory

@@ -34,7 +34,8 @@ OVERFLOW = (
     "the loss is infinite or NaN near these parameters: take a smaller radius or σ, or write the "
     "loss without overflow"
 )
-# (3/4)^11 < 5 %: so many equal quadratic forms in random signs are constant.
+# Equal quadratic forms in random signs: one that varies gives this many with a probability of at
+# most (3/4)^11 < 5 %.
 ENOUGH = 12
 # Quadratic forms that differ by less, relative to the largest, are equal up to rounding in float32.
 SAME = 1e-6
@@ -46,11 +47,10 @@ SHARE = 0.5
 class Sample:
     """Independent values, one row for each probe, and whether the wanted error was reached.
 
-    The spread of a complete sample is that of its first `PILOT` rows. They alone decide the number
-    of rows, so given their spread the mean of all rows is as if the number had been fixed before:
-    Student's interval with the pilot's degrees of freedom covers as often as it says (Stein 1945).
-    The spread of all rows, stopped when it is small, would be too small on average. A sample that a
-    limit ended has a number of rows that no spread has chosen, so all of them count.
+    The first `PILOT` rows decide how many rows are drawn, and they alone give the spread. Student's
+    interval with the pilot's degrees of freedom then covers as often as it says (Stein 1945); the
+    spread of all rows, stopped when it looks small, would be too small on average. If a limit ended
+    the sample, no spread has chosen its size, so all rows enter the spread.
 
     Equal rows show no spread, and their error is unknown, ∞, unless they are `ENOUGH` quadratic
     forms in random signs: a polynomial of degree two in signs that is not constant differs from any

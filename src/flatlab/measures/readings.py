@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 LINES = 12  # layers that are printed
-INLINE = 4  # so many layers stand in the row of their measure
+INLINE = 4  # up to this many layers are printed in the measure's own row
 
 
 class Readings(Mapping[str, Reading]):
@@ -63,9 +63,9 @@ class Readings(Mapping[str, Reading]):
         ]
 
     def layers(self) -> dict[str, list[tuple[str, str]]]:
-        """Return the layers of each reading whose row has no room for them: name and value.
+        """Return the values of layers that are printed below the table, by reading: name and value.
 
-        Of more than a dozen the last line says how many there are.
+        A list of more than a dozen is cut, and its last line counts the rest.
         """
         found = {name: _layers(reading) for name, reading in self.items()}
         return {

@@ -79,7 +79,7 @@ class Rounding:
         return MARGIN * peak * length + ROUNDING * scale
 
     def trace(self, fold: Callable[[Vector], Any], scale: float) -> Any:
-        """Return how large a sum of entries E_jj may be: that of g_j (Eg)_j, and two deviations."""
+        """Return a bound on Σ_j E_jj: |Σ_j g_j (Eg)_j| plus two standard deviations of it."""
         peak = float(self.images.abs().max()) or 1.0
         if math.isinf(peak):
             return peak

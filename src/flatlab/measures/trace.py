@@ -224,8 +224,8 @@ class Diagonal(_OfDiagonal):
 class Frobenius:
     """‖A‖_F = (Σ λ_i²)^½, from its square.
 
-    With Q and g as for the trace, ‖A‖_F² = ‖AQ‖_F² + E ‖A(I − QQᵀ)g‖². The error of the root is
-    that of the square over 2‖A‖_F.
+    With Q and g as for the trace, ‖A‖_F² = ‖AQ‖_F² + E ‖A(I − QQᵀ)g‖². To first order the error
+    of ‖A‖_F is the error of ‖A‖_F² divided by 2‖A‖_F.
     """
 
     matrix: Kind = "hessian"

@@ -2,7 +2,7 @@
 
 Measures are of L = (1/n) Σ ℓ_i. A loss that weighs or couples the examples of a batch is another
 function, and depends on how the data is split into batches. The loss is checked on fixed outputs,
-so a model that couples examples, as BatchNorm does in training, is no objection.
+so models that couple examples, as BatchNorm does in training, are allowed.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ from .trainers import Trainer
 
 
 def row_of(config: RunConfig, trainer: Trainer, data: Dataset) -> dict[str, float]:
-    """Return the row of a trainer's network as it is.
+    """Evaluate the current network: the row of the history at this log point.
 
-    The networks of the engine have their exact Hessian trace and the scores of `anatomy` in it,
-    whichever trainer holds them.
+    Two-layer and deep networks also get their exact Hessian trace and the scores of `anatomy`, also
+    when torch trains them.
     """
     if chain := config.arch.chain:
         return chain_row(config, chain, trainer.params(), data)

@@ -68,8 +68,8 @@ def train(
         fresh: Start again even if `out` holds this run.
         backend: "auto" takes the compiled engine where it can and torch elsewhere, with a note.
         report: Called a few times a second with {"epoch", "epochs", "train_loss", ...}.
-        track: A `Tracker`: measures at those log points whose epoch is a multiple of its `every`,
-            as far as this call trains; the tracker keeps what it read.
+        track: A `Tracker`: measures at those log points of this call whose epoch is a multiple of
+            its `every`. The readings stay in the tracker, not in the run.
         start: Directory of a run whose final parameters to begin with, instead of drawn ones.
         measures: What to measure at every log point and keep in the history: names, or `Tracked`.
         device: "cpu" or "cuda", for torch.
@@ -134,7 +134,7 @@ def run_config(
 
     `start` has the parameters of a configuration that starts from a construction. A run stops
     between two chunks when `stop` is set, by default by Ctrl-C or SIGTERM, and is returned with the
-    status "interrupted": a job or a command says so in its own way.
+    status "interrupted", which the caller reports.
     """
     if out is not None:
         require_path("out", out, "a directory")

@@ -25,7 +25,7 @@ CHUNK_SECONDS = 0.25  # progress, checkpoints and Ctrl-C are looked at this ofte
 
 @runtime_checkable
 class Track(Protocol):
-    """What `tracking.Tracker` is to training."""
+    """What training needs of a tracker."""
 
     every: int
 

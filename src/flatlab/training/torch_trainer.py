@@ -220,8 +220,8 @@ class TorchTrainer:
     def _step(self, phase: Phase, batches: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
         """Take one step; return the losses on the way.
 
-        The last of `batches` serves every gradient after its own. A parameter without a gradient
-        takes no part in an ascent or a step.
+        If a step takes more gradients than there are `batches`, the last batch is used again. A
+        parameter without a gradient takes no part in an ascent or a step.
         """
         optimizer: Any = self.optimizer
         if isinstance(optimizer, MSAM):

@@ -1,7 +1,8 @@
-"""What clearly does not fit into memory is refused in one line, before a measure starts."""
+"""Memory: what does not fit is refused in one line before it starts, and nothing stays behind."""
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import pytest
@@ -119,3 +120,22 @@ def test_the_command_refuses_in_one_line(free, main, tmp_path, monkeypatch):
     free(7)
     code, _, err = main("measure", "mine_wide.py:make", "--measure", "trace")
     assert code == 2 and err.count("\n") == 1 and "a copy of the model" in err
+
+
+def living():
+    """Return how many tensors are alive."""
+    gc.collect()
+    return sum(issubclass(type(each), torch.Tensor) for each in gc.get_objects())
+
+
+@pytest.mark.parametrize("measure", [*fl.measures.CATALOGUE, "trace:method=probes"])
+def test_a_measurement_leaves_no_tensor_behind(measure):
+    """tanh saves its own output for the backward pass: a cycle, if the saved one keeps its graph."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    start = {name: each.clone() + 1 for name, each in net.state_dict().items()}
+    data, found = (torch.randn(9, 6), torch.randint(2, (9,))), []
+    for _ in range(2):  # the first one loads what is kept
+        fl.measure(net, "cross_entropy", data, measure, skip=True, reference=start, progress=False)
+        found.append(living())
+    assert found[0] == found[1]

@@ -33,6 +33,8 @@ _PARTS: dict[Any, Any] = {
     **core_aten_decompositions(),
     **{each.default: decomposition_table[each.default] for each in _FUSED},
 }
+# Its parts keep the graph: an output that its own function saves would never be freed.
+_PARTS.pop(aten.detach.default, None)
 # Operations that move or select numbers and round none; those that return indices show it.
 _EXACT = """
     abs alias amax amin as_strided cat clone constant_pad_nd copy diag_embed diagonal_scatter

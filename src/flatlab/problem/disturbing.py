@@ -16,13 +16,14 @@ Reference: Parker, Monte Carlo arithmetic, UCLA CSD-970002, 1997.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._decomp import core_aten_decompositions, decomposition_table
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from torch.utils._pytree import tree_leaves
 
 from ..randomness import generator
 
@@ -52,11 +53,33 @@ def _rounds(part: Any) -> bool:
     return isinstance(part, Tensor) and part.is_floating_point() and not part.is_meta
 
 
-def _stored(part: Any) -> Any:
+def _stored(part: Tensor) -> Tensor:
     """Return zeros in place of a tangent that torch keeps as a zero without memory."""
-    if isinstance(part, Tensor) and part._is_zerotensor():
+    if part._is_zerotensor():
         return torch.zeros(part.shape, dtype=part.dtype, device=part.device)
     return part
+
+
+def _tensors(parts: Iterable[Any]) -> list[Tensor]:
+    """Return the tensors among an operation's arguments, which may be in lists."""
+    found = []
+    for part in parts:
+        if isinstance(part, Tensor):
+            found.append(part)
+        elif isinstance(part, list | tuple):
+            found += [each for each in part if isinstance(each, Tensor)]
+    return found
+
+
+def _changed(change: Callable[[Tensor], Tensor], args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Return an operation's arguments with every tensor changed."""
+
+    def one(part: Any) -> Any:
+        if isinstance(part, Tensor):
+            return change(part)
+        return [one(each) for each in part] if isinstance(part, list | tuple) else part
+
+    return [one(part) for part in args], {name: one(part) for name, part in kwargs.items()}
 
 
 class Disturbed(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -75,16 +98,17 @@ class Disturbed(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Take the operation apart, or disturb its inputs; torch's own result where neither can."""
-        leaves, shape = tree_flatten((args, kwargs or {}))
-        if any(isinstance(part, Tensor) and part._is_zerotensor() for part in leaves):
-            leaves = [_stored(part) for part in leaves]
-        args, kwargs = tree_unflatten(leaves, shape)
+        kwargs = kwargs or {}
+        tensors = _tensors((*args, *kwargs.values()))
+        if any(part._is_zerotensor() for part in tensors):
+            args, kwargs = _changed(_stored, args, kwargs)
+            tensors = _tensors((*args, *kwargs.values()))
         if func in _PARTS:
             with self:
                 made = _PARTS[func](*args, **kwargs)
             if made is not NotImplemented:
                 return made
-        given = [part for part in leaves if _rounds(part)]
+        given = [part for part in tensors if _rounds(part)]
         if not given or func.is_view or func._schema.is_mutable or self._exact.get(func):
             return func(*args, **kwargs)
         if func not in self._exact:
@@ -99,11 +123,11 @@ class Disturbed(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._shaken(made) if lower else made
         # Inputs of a lower precision are exact in that of the operation.
         least = max((part.itemsize for part in given if part.ndim), default=0)
-        rounded = [
-            self._shaken(part) if _rounds(part) and part.itemsize >= least else part
-            for part in leaves
-        ]
-        args, kwargs = tree_unflatten(rounded, shape)
+
+        def rounded(part: Tensor) -> Tensor:
+            return self._shaken(part) if _rounds(part) and part.itemsize >= least else part
+
+        args, kwargs = _changed(rounded, args, kwargs)
         return func(*args, **kwargs)
 
     def _shaken(self, part: Tensor) -> Tensor:

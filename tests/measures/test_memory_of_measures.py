@@ -130,7 +130,7 @@ def living():
 
 @pytest.mark.parametrize("measure", [*fl.measures.CATALOGUE, "trace:method=probes"])
 def test_a_measurement_leaves_no_tensor_behind(measure):
-    """tanh saves its own output for the backward pass: a cycle, if the saved one keeps its graph."""
+    """A saved output that keeps its graph would make a cycle, which is never freed."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
     start = {name: each.clone() + 1 for name, each in net.state_dict().items()}

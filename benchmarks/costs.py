@@ -56,7 +56,7 @@ def configs() -> Iterator[RunConfig]:
                     phase = Phase(algorithm, lr=1e-3, rho=rho, batch_size=batch, epochs=1)
                     yield RunConfig(network(width), data, (phase,))
                     if name in ("plain", "layer norm") and batch == 1:
-                        carried = dataclasses.replace(phase, momentum=0.5)
+                        carried = phase.changed(momentum=0.5)
                         yield RunConfig(network(width), data, (carried,))
                     if name == "plain" and batch != 10 and width != 250:
                         yield RunConfig(network(width), data, (phase,), loss=Loss("truncated_mse"))

@@ -83,7 +83,7 @@ def test_a_wrong_competitor_is_not_timed():
 
     class WithoutAscent(eager.Eager):
         def __init__(self, case, dtype):
-            phase = dataclasses.replace(case.phase, rho=0.0)
+            phase = case.phase.changed(rho=0.0)
             super().__init__(dataclasses.replace(case, phase=phase), dtype)
 
     with pytest.raises(RuntimeError, match="differ by"):

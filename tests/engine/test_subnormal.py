@@ -1,7 +1,5 @@
 """Subnormal numbers are zero in the engine, and only there; inactive neurons are left alone."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -42,8 +40,8 @@ def test_what_decays_ends_at_zero():
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 def test_leaving_inactive_neurons_out_changes_nothing(algorithm, decay, monkeypatch):
     rho = {} if algorithm == "sgd" else {"rho": 0.05}
-    phase = dataclasses.replace(SAM, algorithm="sgd", rho=0.0, weight_decay=decay)
-    phase = dataclasses.replace(phase, algorithm=algorithm, **rho)
+    phase = SAM.changed(algorithm="sgd", rho=0.0, weight_decay=decay)
+    phase = phase.changed(algorithm=algorithm, **rho)
     arch = TwoLayer(width=30, norm="batch")
     start = arch.initial(DATA.d, 1)
     start["W1"][:4], start["b1"][:4] = -1.0, -9.0  # dead on all of the cube

@@ -15,7 +15,7 @@ from flatlab.experiments.deciding import (
     by_margin,
     corrected,
 )
-from flatlab.experiments.statistics import equivalence, mean_over_seeds, trend
+from flatlab.experiments.statistics import equivalence, kendall, mean_over_seeds
 
 X = [0.1, 0.2, 0.4, 0.8]
 DOWN = [[4.0 + k, 3.0 + k, 2.0 + k, 1.0 + k] for k in range(8)]
@@ -23,7 +23,8 @@ NOISE = np.random.default_rng(5).normal(size=(8, 4))
 
 
 def falls(rows, **how):
-    return by_interval("c", "it falls", trend(X, rows), FALLS, **{"decisive": True, **how})
+    made = mean_over_seeds([kendall(X, row) for row in rows])
+    return by_interval("c", "it falls", made, FALLS, **{"decisive": True, **how})
 
 
 def test_a_trend_holds_fails_or_stays_open():

@@ -37,6 +37,11 @@ BOUNDED = tuple(
     f"{name}:method=lanczos" for name in ("lambda_max", "lambda_min", "top_k", "layer_lambda_max")
 )
 PROBED = tuple(f"{name}:method=probes" for name in ("trace", "frobenius", "layer_trace"))
+# The second-moment operator of SGD: with little data only, as its truth is a dense matrix.
+MOMENTS = (
+    "second_moment_radius", "second_moment_radius:lr=0.01,batch_size=5,replacement=True",
+    "second_moment_radius:lr=1.0,batch_size=2",
+)  # fmt: skip
 # These cost the most: one of them is taken.
 LONG = ("diagonal:method=probes", "spectrum:method=lanczos", "alignment:exact=false")
 # Their truth is expensive: one of each list is taken of every small problem.
@@ -44,6 +49,7 @@ AVERAGES = ("average_sharpness", "adaptive_average", "mcallester")
 SEARCHES = ("sam_sharpness_steps", "keskar", "adaptive_sharpness", "adaptive_sharpness_inf")
 # λ_max(E[H_i²] − H²) needs every example's Hessian: n·size³ is at most this.
 NONUNIFORMITY_ROOM = 3e8
+MOST_EXAMPLES = 30
 
 
 @dataclass(frozen=True)
@@ -292,4 +298,6 @@ def _measures(
     mixed = mode == "train"
     if not mixed and n * size**3 <= NONUNIFORMITY_ROOM:
         names.append("nonuniformity")
+    if not mixed and n <= MOST_EXAMPLES and loss != "nll":
+        names += MOMENTS
     return tuple(names)

@@ -17,6 +17,7 @@ from .problems import (
     CHEAP,
     LONG,
     MATRIX_MEASURES,
+    MOMENTS,
     OTHER_MATRICES,
     PROBED,
     SEARCHES,
@@ -28,7 +29,7 @@ from .table import tables
 FIRST, PROBLEMS, QUICK = 1, 520, 10
 EVERY = {
     *MATRIX_MEASURES, "lambda_min", "nonuniformity", *CHEAP, *AVERAGES, *SEARCHES,
-    *BOUNDED, *PROBED, *LONG,
+    *BOUNDED, *PROBED, *LONG, *MOMENTS,
     *(f"{kind}_{name}" for kind in OTHER_MATRICES for name in MATRIX_MEASURES),
 }  # fmt: skip
 

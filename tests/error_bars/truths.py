@@ -20,6 +20,9 @@ FINER = 0.1
 # Pairs drawn together and in all: of small networks and of wide ones, which need a product each.
 DRAWS = {False: (256, 4096), True: (32, 256)}
 
+# The second-moment operator is formed whole where all curved directions are at most this many.
+SPAN = 30
+
 
 @dataclass(frozen=True)
 class Truth:
@@ -203,6 +206,27 @@ def _alignment(oracle: Oracle, reading: Any) -> Truth:
         return Truth(np.array([alpha, beta, mixed / (gram * np.float64(power))]), 1.0)
 
 
+def _second_moment_radius(oracle: Oracle, reading: Any) -> Truth | None:
+    """Return the top of the whole operator on pairs of coordinates, where it is small enough."""
+    bends, J = oracle.bends, oracle.jacobian
+    n, settings = oracle.n, reading.card.settings
+    each = torch.einsum("icp,icd,idq->ipq", J, bends, J).numpy()
+    values, vectors = torch.linalg.eigh(bends)
+    roots = values.abs().sqrt()[:, :, None] * (vectors.transpose(1, 2) @ J)
+    _, sizes, axes = np.linalg.svd(roots.flatten(0, 1).numpy(), full_matrices=False)
+    curved = axes[sizes > 1e-5 * sizes[0]].T
+    if not 0 < curved.shape[1] <= SPAN:
+        return None
+    inside = [curved.T @ G @ curved for G in each]
+    H, unit = sum(inside) / n, np.eye(curved.shape[1])
+    B, lr = settings["batch_size"], settings["lr"]
+    noise = 1 / B if settings["replacement"] else (n - B) / (B * max(n - 1, 1))
+    variance = sum(np.kron(G - H, G - H) for G in inside) / n
+    T = np.kron(unit - lr * H, unit - lr * H) + lr**2 * noise * variance
+    top = float(np.linalg.eigvalsh((T + T.T) / 2)[-1])
+    return Truth(top, max(top, 1.0))
+
+
 def mean_rise(oracle: Oracle, scale: Tensor, wanted: float) -> tuple[float, float]:
     """Return E L(θ + scale ⊙ ξ) − L(θ) and its standard error, drawn until that is as wanted.
 
@@ -255,6 +279,7 @@ _OTHERS: dict[str, Callable[[Oracle, Any], Truth | None]] = {
     "margin": _margin,
     "nonuniformity": _nonuniformity,
     "alignment": _alignment,
+    "second_moment_radius": _second_moment_radius,
     "average_sharpness": _average,
     "adaptive_average": _adaptive_average,
     "mcallester": _mcallester,

@@ -80,7 +80,9 @@ def same(a, b):
 
 UNNORMALISED = {"weighted_norm", "path_norm"}  # measures that take no BatchNorm
 # Measures of single examples, which BatchNorm mixes in mode="train".
-EACH_EXAMPLE = {"alignment", "fisher_rao", "input_gradient", "nonuniformity"}
+EACH_EXAMPLE = {
+    "alignment", "fisher_rao", "input_gradient", "nonuniformity", "second_moment_radius"
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", ["eval", "train", "recomputed"])

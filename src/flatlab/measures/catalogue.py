@@ -18,6 +18,7 @@ from .keskar import Keskar
 from .noise import Alignment, NonUniformity
 from .norms import Distance, FisherRao, ParameterNorm, PathNorm, WeightedNorm
 from .sam_sharpness import OneStepSharpness, SamSharpness
+from .second_moment_radius import SecondMomentRadius
 from .spectrum import Spectrum
 from .trace import Diagonal, Frobenius, LayerTrace, Trace
 
@@ -57,6 +58,7 @@ CATALOGUE: dict[str, Measure] = {
     "margin": Margin(),
     "nonuniformity": NonUniformity(),
     "alignment": Alignment(),
+    "second_moment_radius": SecondMomentRadius(),
     "pac_bayes_flatness": FlatnessBound(),
     "mcallester": McAllester(),
 }

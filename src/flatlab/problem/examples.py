@@ -198,6 +198,27 @@ def every_row(problem: Problem, kind: str, tick: Tick = lambda: None) -> tuple[T
     return torch.cat(found), torch.cat(every)
 
 
+def example_factors(problem: Problem, tick: Tick = lambda: None) -> tuple[Tensor, Tensor]:
+    """Return rows R, (n, c, size), and signs s, (n, c), with G_i = Σ_c s_ic R_ic R_icᵀ, in float64.
+
+    G_i = J_iᵀ (∂²ℓ_i/∂f²) J_i is the Gauss–Newton matrix of one example. Rows of zeros fill up
+    where pieces of the data need fewer directions than others.
+    """
+    problem.require("ggn")
+    found, every = [], []
+    for x, weights, vectors in directions(problem, "ggn"):
+        lam = torch.stack(weights, 1) * problem.n if weights else torch.zeros(len(x), 0)
+        parts = [rows(problem, x, v).double() for v in vectors]
+        tick()
+        each = torch.stack(parts, 1) if parts else torch.zeros(len(x), 0, problem.size).double()
+        found.append((each * lam.double().abs().sqrt()[:, :, None].to(each)).cpu())
+        every.append(lam.double().sign().cpu())
+    most = max(1, *(part.shape[1] for part in found))
+    filled = [torch.nn.functional.pad(R, (0, 0, 0, most - R.shape[1])) for R in found]
+    signs = [torch.nn.functional.pad(s, (0, most - s.shape[1])) for s in every]
+    return torch.cat(filled), torch.cat(signs)
+
+
 def exact_traces(problem: Problem, kind: str, tick: Tick = lambda: None) -> Vector:
     """Return the trace of every parameter's diagonal block, in the place of its first number.
 

@@ -37,7 +37,7 @@ ALLOWED = {
     "engine": "errors randomness data models losses files",
     "training": f"{FOUNDATIONS} outside plots engine optim models data losses measures anatomy "
     "files",
-    "theory": "errors randomness plots data models losses",
+    "theory": "errors randomness plots data models losses measures",
     "jobs": "errors outside training engine files",
     "claims": f"{FOUNDATIONS} data models losses optim problem measures theory training "
     "experiments jobs outside",

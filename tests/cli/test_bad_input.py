@@ -231,14 +231,20 @@ CASES = {
     **{
         f"pictures and {words[0]}": (
             ["verify", "--pictures", *words],
-            rf"^--pictures draws all pictures and checks nothing: drop {name}$",
+            rf"^--pictures draws pictures and checks nothing: drop {name}$",
         )
         for words, name in {
-            ("thm4.1",): "the ids",
-            ("--source", "wen2023"): "--source",
             ("--thorough",): "--thorough",
             ("--seed", "3"): "--seed",
         }.items()
+    },
+    **{
+        f"pictures of {words[-1]}": (
+            ["verify", "--pictures", *words],
+            rf"^--pictures draws the pictures of a source .*: '{words[-1]}' is no source with "
+            "pictures, those are wen2023",
+        )
+        for words in (["thm4.1"], ["--source", "kaur2022"], ["wen2023", "wen2023.thm4.1"])
     },
     "a mirror of another kind": (
         ["data", "get", "cifar10", "--from", "ftp://a/b", "--to", "new"],

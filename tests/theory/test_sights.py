@@ -1,11 +1,15 @@
 """The pictures of the theory show the right data and can be drawn."""
 
+import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from flatlab.claims.sources import SOURCES
 from flatlab.theory import pictures, sights
+from flatlab.theory.illustration import Illustration
 
 
 def test_flattest_minima_that_memorise_and_that_generalise_are_connected():
@@ -55,3 +59,31 @@ def test_the_command_draws(main, monkeypatch, tmp_path):
     assert code == 0, err
     for path in json.loads(out)["pictures"]:
         assert (tmp_path / path).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "words, names",
+    [
+        ([], ["circle", "other"]),
+        (["wen2023"], ["circle"]),
+        (["--source", "wen2023"], ["circle"]),
+        (["made-up"], ["other"]),
+        (["made-up", "wen2023"], ["circle", "other"]),
+    ],
+)
+def test_the_command_draws_the_pictures_of_a_source(main, monkeypatch, tmp_path, words, names):
+    def other(tell):
+        return dataclasses.replace(pictures.circle_plot(tell), name="other")
+
+    two = {"circle": pictures.PICTURES["circle"], "other": Illustration("made-up", other)}
+    monkeypatch.setattr(pictures, "PICTURES", two)
+    code, out, err = main("verify", *words, "--pictures", "--out", tmp_path, "--json")
+    assert code == 0, err
+    assert [Path(path).stem for path in json.loads(out)["pictures"]] == names
+
+
+def test_every_picture_illustrates_a_source_under_its_own_name():
+    assert {each.source for each in pictures.PICTURES.values()} <= set(SOURCES)
+    for name, each in pictures.PICTURES.items():
+        if each.seconds <= 10:
+            assert each.make(lambda text: None).name == name

@@ -34,7 +34,7 @@ def verify(
     evidence: Annotated[bool, Option("--show", help="Print all evidence.")] = False,
     everything: Annotated[bool, Option("--all", help="Also list unchecked claims.")] = False,
     pictures: Annotated[
-        bool, Option("--pictures", help="Draw the pictures of the theory, check nothing.")
+        bool, Option("--pictures", help="Draw the pictures of all sources or one, check nothing.")
     ] = False,
     out: Annotated[
         Path | None,
@@ -55,12 +55,17 @@ def verify(
     from .console import print_evidence, print_verification
 
     if pictures:
-        asked: dict[str, Any] = {"the ids": ids, "--source": source, "--thorough": thorough}
-        asked |= {"--seed": seed, "--jobs": jobs, "--show": evidence, "--all": everything}
-        asked |= {"--results": results}
+        asked: dict[str, Any] = {
+            "--thorough": thorough,
+            "--seed": seed,
+            "--jobs": jobs,
+            "--show": evidence,
+        }
+        asked |= {"--all": everything, "--results": results}
         for name in (name for name, value in asked.items() if value):
-            raise UserError(f"--pictures draws all pictures and checks nothing: drop {name}")
-        return _draw(out or Path("results/theory"), as_json)
+            raise UserError(f"--pictures draws pictures and checks nothing: drop {name}")
+        sources = [*(ids or ()), *([] if source is None else [source])]
+        return _draw(sources, out or Path("results/theory"), as_json)
     if out is not None:
         raise UserError("--out is the folder of --pictures: add --pictures or drop --out")
     if jobs is not None:
@@ -95,14 +100,16 @@ def verify(
     return CLAIM_FAILED if found.surprises else DONE
 
 
-def _draw(folder: Path, as_json: bool) -> int:
+def _draw(sources: list[str], folder: Path, as_json: bool) -> int:
     from ..jobs.progress import Waiting
     from ..report import save
-    from ..theory.pictures import EXPECTED_SECONDS, PICTURES
+    from ..theory.illustration import of_sources
+    from ..theory.pictures import PICTURES
     from .console import print_line
 
-    with Waiting("drawing", EXPECTED_SECONDS, quiet=as_json) as waiting:
-        paths = save((picture(waiting.say) for picture in PICTURES.values()), folder)
+    chosen = of_sources(PICTURES, sources)
+    with Waiting("drawing", sum(each.seconds for each in chosen), quiet=as_json) as waiting:
+        paths = save((each.make(waiting.say) for each in chosen), folder)
     if as_json:
         emit({"pictures": paths})
     else:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from ..plots import Cloud, Curve, Curves, Mark, Outlines, Plot, Points, Reference
 from . import sights
+from .illustration import LINEAR, LOGARITHMIC, Illustration, Tell
 from .solution import Array
-
-Tell = Callable[[str], None]
-EXPECTED_SECONDS = 60.0
-"""Time that all pictures take, for a progress bar."""
-LINEAR = partial(Curves, xscale="linear")
-LOGARITHMIC = partial(Curves, xscale="log", yscale="log")
 
 
 def trace_by_scale_plot(tell: Tell) -> Plot:
@@ -147,11 +141,11 @@ def flattest_accuracy_plot(tell: Tell) -> Plot:
     return Plot("flattest-accuracy", title, (panels,), caption)
 
 
-PICTURES: dict[str, Callable[[Tell], Plot]] = {
-    "trace-by-scale": trace_by_scale_plot,
-    "circle": circle_plot,
-    "batch-norm": batch_norm_plot,
-    "between-minima": between_minima_plot,
-    "rademacher": rademacher_plot,
-    "flattest-accuracy": flattest_accuracy_plot,
+PICTURES: dict[str, Illustration] = {
+    "trace-by-scale": Illustration("wen2023", trace_by_scale_plot),
+    "circle": Illustration("wen2023", circle_plot),
+    "batch-norm": Illustration("wen2023", batch_norm_plot),
+    "between-minima": Illustration("wen2023", between_minima_plot),
+    "rademacher": Illustration("wen2023", rademacher_plot),
+    "flattest-accuracy": Illustration("wen2023", flattest_accuracy_plot, seconds=60),
 }

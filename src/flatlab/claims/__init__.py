@@ -30,6 +30,11 @@ MODULES = (
     "kaur2022.section2",
     "kaur2022.section3",
     "wu2025.listed",
+    "wu2025.gradient_descent",
+    "wu2025.linear_stability",
+    "wu2025.noise",
+    "wu2025.alignment",
+    "wu2025.escape",
 )
 
 

@@ -185,9 +185,47 @@ _KAUR = (
      "As printed the sentence has no meaning.",
      "text"),
 )  # fmt: skip
+_WU_STABILITY = (
+    ("W1", "What affects the stability of SGD",
+     "f_i = ½min(x², c_i(x − 1)²), c = (0.1, 1.9): SGD with η = 0.7 leaves x = 1.",
+     "The same without the ½, as on the next slide.",
+     "With the ½ the factors at x = 1 are 0.93 and −0.33, both stable: no run leaves."),
+    ("W5", "Towards a necessary condition",
+     "E L(θ_{t+1}) ≈ L(θ_t − η∇L) + (η²/B) Tr(HΣ).",
+     "The last term is (η²/2B) Tr(HΣ), as the proof of Theorem 3 has it.",
+     "With the printed term the bound of Theorem 3 would be smaller by √2."),
+    ("W12", "High-dimensional cases",
+     "λ_max((I − ηH)² + η²(n − B)/(B(n − 1)) Σ) ≤ 1 is the condition of stability, and "
+     "s ≤ (1/η)√(B(n − 1)/(n − B)) is necessary for it.",
+     "The condition is sufficient. Exact is ρ(E[(I − ηH_B)⊗(I − ηH_B)]) ≤ 1, and the bound of s is "
+     "necessary for the condition only.",
+     "A minimum outside the printed region may be stable: SGD may select it."),
+    ("W13", "The key observation; Why is the alignment satisfied?",
+     "Tr(ΣG) = (1/n)Σe_i²‖g_i‖_G², and there is a constant μ_0 > 0 with μ(θ) ≥ μ_0.",
+     "Tr(ΣG) = (1/n)Σe_i²‖∇f_i‖_G² − ∇LᵀG∇L. There is no constant for every model: equal gradients "
+     "of all examples give μ = 0.",
+     "Theorems 3 and 4 need μ_0 as an assumption on the model."),
+    ("W14", "Proposition 2",
+     "μ ≳ 1/d for every target and number of features.",
+     "For a target that the features can represent.",
+     "A label where no feature is active adds loss and no noise: μ can be 0."),
+    ("W15", "The linear stability analysis",
+     "θ_{t+1} − θ* = (I − ηH)^t (θ_0 − θ*).",
+     "(I − ηH)^{t+1}.",
+     "At t = 0 the printed formula says that gradient descent does not move."),
+    ("W16", "The noise of SGD and eq. (6)",
+     "Noise of covariance Σ/B on the one slide, (n − B)/(B(n − 1)) in the other's formula.",
+     "Σ/B is for batches drawn with replacement; (n − B)/(B(n − 1)) Σ for batches without.",
+     "At B = n the two differ most: without replacement there is no noise."),
+    ("W17", "The alignment property; The importance of noise structure",
+     "g_i is ∇ℓ_i at first and ∇f_i later; noise of covariance 2LG and 2σ²LI.",
+     "Two names; 2LG/B and 2σ²LI/B, as the bounds √B/η and √(mB)/η need.",
+     "Without the 1/B the batch size would have no effect.",
+     "text"),
+)  # fmt: skip
 
 ERRATA: dict[str, Erratum] = {
     id: Erratum(id, source, *rest)  # type: ignore[arg-type]
-    for source, table in (("wen2023", _WEN), ("kaur2022", _KAUR))
+    for source, table in (("wen2023", _WEN), ("kaur2022", _KAUR), ("wu2025", _WU_STABILITY))
     for id, *rest in table
 }

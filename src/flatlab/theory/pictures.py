@@ -10,6 +10,7 @@ from ..plots import Cloud, Curve, Curves, Mark, Outlines, Plot, Points, Referenc
 from . import sights
 from .illustration import LINEAR, LOGARITHMIC, Illustration, Tell
 from .solution import Array
+from .stability_pictures import regions_plot, selection_plot, shapes_plot, two_functions_plot
 
 
 def trace_by_scale_plot(tell: Tell) -> Plot:
@@ -148,4 +149,8 @@ PICTURES: dict[str, Illustration] = {
     "between-minima": Illustration("wen2023", between_minima_plot),
     "rademacher": Illustration("wen2023", rademacher_plot),
     "flattest-accuracy": Illustration("wen2023", flattest_accuracy_plot, seconds=60),
+    "selection": Illustration("wu2025", selection_plot),
+    "stability-regions": Illustration("wu2025", regions_plot),
+    "two-functions": Illustration("wu2025", two_functions_plot),
+    "noise-shapes": Illustration("wu2025", shapes_plot),
 }

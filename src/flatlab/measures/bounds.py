@@ -33,6 +33,11 @@ def gaussian_kl(size: int, sigma: float, prior_sigma: float, squared_distance: f
     return 0.5 * (size * (ratio - 1 - math.log(ratio)) + squared_distance / prior_sigma**2)
 
 
+def mcallester_complexity(kl: float, n: int, delta: float) -> float:
+    """Return √((KL + log(2√n/δ))/(2n)), the complexity term of McAllester's bound."""
+    return math.sqrt((kl + math.log(2 * math.sqrt(n) / delta)) / (2 * n))
+
+
 def flatness_complexity(size: int, n: int, squared_norm: float, rho: float, delta: float) -> float:
     """Return √((k log(1 + ‖θ‖²/ρ² (1 + √(log n/k))²) + 4 log(n/δ) + r) / (n − 1)).
 
@@ -132,7 +137,7 @@ class McAllester:
         start = 0.0 if problem.reference is None else problem.reference
         distance = float((flat(problem) - start).square().sum())
         kl = gaussian_kl(problem.size, self.sigma, self.prior_sigma, distance)
-        complexity = math.sqrt((kl + math.log(2 * math.sqrt(n) / self.delta)) / (2 * n))
+        complexity = mcallester_complexity(kl, n, self.delta)
         limit, tolerance = self.max_products, self.tolerance
         drawn = gaussian_mean(problem, effort, self.sigma, tolerance, limit, plus=complexity)
         risk, error = float(drawn.mean[0]), float(drawn.stderr[0]) + lost(problem, Problem.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...data import Dataset
-from ...errors import UserError, listed, positive, whole_number
+from ...errors import UserError, listed, positive, truth, whole_number
 from ...models import Deep, Params, TwoLayer
 from ..geometry import Separation, require_extreme
 from ..solution import Array, Solution
@@ -125,21 +125,48 @@ def no_bias_memorising(data: Dataset) -> Solution:
     return balanced(Solution(TwoLayer(width=data.n, bias=False), params, data))
 
 
-def lecture_memorising(data: Dataset) -> Solution:
-    """The lecture's memorising network: w_j = x_j/‖x_j‖, b_j = −√d/2, a_j = 2y_j/√d.
+def lecture_memorising(data: Dataset, mended: bool = False) -> Solution:
+    """The lecture's memorising network: w_j = x_j/‖x_j‖, b_j = −√d/2, a_j = 2y_j/√d; or mended.
 
-    It interpolates only if the inputs are nearly orthogonal, and is at the floor only for d ≈ 16.9:
-    ‖∇f(x_i)‖² = 4(d+1)/d + d/4 against 2√(d+1) (errata W2 and W4).
+    As printed it interpolates only if the inputs are nearly orthogonal, and is at the floor only
+    for d ≈ 16.9: ‖∇f(x_i)‖² = 4(d+1)/d + d/4 against 2√(d+1) (errata W2 and W4).
+
+    Mended, it keeps the directions x_j/‖x_j‖, raises the thresholds until neuron j fires at x_j
+    alone, and balances the layers: with ε_j half of ‖x_j‖ − max_{i≠j} x_j·x_i/‖x_j‖, on the cube
+    at most 1/√d, and u_j² = |y_j|‖x'_j‖, neuron j is u_j σ(x_j·x/‖x_j‖ − ‖x_j‖ + ε_j)/ε_j and
+    a_j = y_j/u_j. Then ‖∇f(x_i)‖² = 2‖x'_i‖|y_i|, the floor, and f is zero at all other points of
+    the cube. On a sphere this is always possible.
+
+    Args:
+        data: Labels not zero, no input zero; mended, x_j·x_i < ‖x_j‖² for all i ≠ j.
+        mended: Whether to mend it.
     """
     require_labels(data)
+    mended = truth("mended", mended)
     norms = np.linalg.norm(data.x_train, axis=1, keepdims=True)
     if norms.min() == 0:
         raise UserError("a training input is zero and has no direction: leave it out")
-    params: Params = {
-        "W1": data.x_train / norms,
-        "b1": np.full(data.n, -np.sqrt(data.d) / 2),
-        "W2": 2 * data.y_train / np.sqrt(data.d),
-    }
+    units, size = data.x_train / norms, norms[:, 0]
+    if not mended:
+        params: Params = {
+            "W1": units,
+            "b1": np.full(data.n, -np.sqrt(data.d) / 2),
+            "W2": 2 * data.y_train / np.sqrt(data.d),
+        }
+        return Solution(TwoLayer(width=data.n), params, data)
+    overlaps = units @ data.x_train.T
+    np.fill_diagonal(overlaps, -np.inf)
+    margins = size - overlaps.max(1)
+    short = np.flatnonzero(margins <= 1e-9 * size)
+    if len(short):
+        raise UserError(
+            f"the mended lecture network needs x_j·x_i < ‖x_j‖² for all other points, which point "
+            f"{short[0]} (from 0) violates: use memorising, which searches for directions"
+        )
+    u = np.sqrt(np.abs(data.y_train) * np.sqrt(size**2 + 1))
+    found = Separation(units, margins)
+    params = spikes(data, found, u, spike_widths(data, found, None), data.n)
+    params["W2"] = data.y_train / u
     return Solution(TwoLayer(width=data.n), params, data)
 
 

@@ -185,15 +185,60 @@ _KAUR = (
      "As printed the sentence has no meaning.",
      "text"),
 )  # fmt: skip
-_WU_STABILITY = (
+_WU = (
     ("W1", "What affects the stability of SGD",
      "f_i = ½min(x², c_i(x − 1)²), c = (0.1, 1.9): SGD with η = 0.7 leaves x = 1.",
      "The same without the ½, as on the next slide.",
      "With the ½ the factors at x = 1 are 0.93 and −0.33, both stable: no run leaves."),
+    ("W2", "Theorem 4, step 1: the memorising network",
+     "With b_j = −√d/2 each training point activates one neuron, and f is 0 off the training set, "
+     "so the error is 1 − n/2^d.",
+     "So it is for nearly orthogonal inputs only. With thresholds just below ‖x_j‖ it is for all "
+     "distinct points of the cube.",
+     "At d = 30 and n = 100, the size of the experiments of Wen, Li & Ma, the printed network "
+     "neither interpolates nor vanishes elsewhere."),
+    ("W3", "Theorem 4, step 1: incoherence",
+     "sup_{i,j} |x̂_i·x̂_j| ≤ log(n/δ)/n with probability 1 − δ.",
+     "max_{i≠j} |x̂_i·x̂_j| ≤ 2√(log(n/δ)/d).",
+     "The printed bound does not contain d, and i = j gives 1. More points make overlaps larger, "
+     "not smaller."),
+    ("W4", "Theorem 4, step 2",
+     "The memorising network of step 1 is flattest.",
+     "‖∇f(x_i)‖² = 4(d + 1)/d + d/4 for it, above 2√(d + 1) but for d ≈ 16.9. Its layers must be "
+     "balanced.",
+     "As printed it is about √d/8 times as sharp as the floor in high dimension."),
     ("W5", "Towards a necessary condition",
      "E L(θ_{t+1}) ≈ L(θ_t − η∇L) + (η²/B) Tr(HΣ).",
      "The last term is (η²/2B) Tr(HΣ), as the proof of Theorem 3 has it.",
      "With the printed term the bound of Theorem 3 would be smaller by √2."),
+    ("W6", "Proof of McAllester's theorem: Chernoff's bound",
+     "P(Δ ≥ t) ≥ E e^{λΔ}/e^{λt}.",
+     "“≤”.",
+     "The proof needs an upper bound of the probability."),
+    ("W7", "Theorem 1 (McAllester) and its proof",
+     "L(Q) ≤ L̂(Q) + √((KL(Q‖P) + log(1/δ))/2n) for all Q at once; “optimizing λ completes the "
+     "proof”.",
+     "log(2√n/δ) in the place of log(1/δ). The bound at one λ holds for all Q, but the best λ "
+     "depends on Q and so on the sample. KL(Q‖P) must stay inside the mean over samples.",
+     "With one example, two hypotheses and δ = 0.98104 the printed bound fails for every sample."),
+    ("W8", "Theorem 1 (flatness bound)",
+     "The largest rise of L̂ within σ, any ρ > 0, (1 + √(log n/k)), and /n.",
+     "The largest rise within ρ = σ(√k + √log n), (1 + √(log n/k))², and /(n − 1).",
+     "The noise leaves the ball of radius σ almost surely. And with ρ free, a table that memorises "
+     "random labels violates the bound."),
+    ("W9", "Theorem 2 (norms) and the path norm",
+     "‖θ‖_{2,q} = √(Σ_j (‖w_j‖² + q a_j²)).",
+     "The same without the root, as the formulas after the definition use it.",
+     "Tr G is homogeneous of degree 2 in θ, the printed norm of degree 1."),
+    ("W10", "Theorem 3 (flatness implies generalisation)",
+     "E|f − f*|² ≲ (Tr² G/n) poly(n, 1/δ).",
+     "(Tr² G/n) polylog(n, 1/δ).",
+     "poly(n) may be n, and then the right-hand side does not fall with n."),
+    ("W11", "An important observation",
+     "G = (1/n)Σ∇f_i∇f_iᵀ is called the empirical Fisher matrix.",
+     "It is the Gauss–Newton matrix. The empirical Fisher matrix (1/n)Σe_i²∇f_i∇f_iᵀ is 0 at "
+     "interpolation.",
+     "The two differ most where the lecture uses G, at interpolating minima."),
     ("W12", "High-dimensional cases",
      "λ_max((I − ηH)² + η²(n − B)/(B(n − 1)) Σ) ≤ 1 is the condition of stability, and "
      "s ≤ (1/η)√(B(n − 1)/(n − B)) is necessary for it.",
@@ -217,15 +262,20 @@ _WU_STABILITY = (
      "Noise of covariance Σ/B on the one slide, (n − B)/(B(n − 1)) in the other's formula.",
      "Σ/B is for batches drawn with replacement; (n − B)/(B(n − 1)) Σ for batches without.",
      "At B = n the two differ most: without replacement there is no noise."),
-    ("W17", "The alignment property; The importance of noise structure",
-     "g_i is ∇ℓ_i at first and ∇f_i later; noise of covariance 2LG and 2σ²LI.",
-     "Two names; 2LG/B and 2σ²LI/B, as the bounds √B/η and √(mB)/η need.",
-     "Without the 1/B the batch size would have no effect.",
+    ("W17", "Numbers and words of the slides",
+     "Two Theorems 1, 2, 3 and 4; reference [7] is not in the list; “a slight modification of the "
+     "input distribution” lets flat minima fail; g_i is ∇ℓ_i at first and ∇f_i later; noise of "
+     "covariance 2LG and 2σ²LI.",
+     "The ids here carry a word to tell the theorems apart; [7] is Wen, Li & Ma; what changes is "
+     "the bias of the network; two names for the two gradients; 2LG/B and 2σ²LI/B, as the bounds "
+     "√B/η and √(mB)/η need.",
+     "On the same inputs flattest networks without bias generalise. Without the 1/B the batch size "
+     "would have no effect.",
      "text"),
 )  # fmt: skip
 
 ERRATA: dict[str, Erratum] = {
     id: Erratum(id, source, *rest)  # type: ignore[arg-type]
-    for source, table in (("wen2023", _WEN), ("kaur2022", _KAUR), ("wu2025", _WU_STABILITY))
+    for source, table in (("wen2023", _WEN), ("kaur2022", _KAUR), ("wu2025", _WU))
     for id, *rest in table
 }

@@ -126,13 +126,15 @@ class Quadratic(nn.Module):
         return outputs.mean()
 
 
-def measured(measure: Measure, of: Solution | Quadratic, seed: int = 0) -> Measured:
-    """Measure a network with the squared error on its data, or a quadratic function."""
+def measured(
+    measure: Measure, of: Solution | Quadratic, seed: int = 0, loss: str = "mse"
+) -> Measured:
+    """Measure a network with a loss on its data, or a quadratic function."""
     if isinstance(of, Quadratic):
         return measure.read(Problem(of, of.loss, of.data), Effort(seed))
-    return measure.read(Problem(of.module, "mse", of.data), Effort(seed))
+    return measure.read(Problem(of.module, loss, of.data), Effort(seed))
 
 
-def reading(measure: Measure, of: Solution | Quadratic, seed: int = 0) -> float:
+def reading(measure: Measure, of: Solution | Quadratic, seed: int = 0, loss: str = "mse") -> float:
     """Return the measured number alone."""
-    return float(measured(measure, of, seed).value)
+    return float(measured(measure, of, seed, loss).value)

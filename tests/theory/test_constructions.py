@@ -63,15 +63,33 @@ AT_THE_FLOOR = {
     "layer-norm-memorising": (XOR, lambda data: bounds.layer_norm_floor(data, 1e-3)),
     "layer-norm-four-neurons": (XOR, lambda data: bounds.layer_norm_floor(data, 1e-3)),
     "no-bias-memorising": (FEW, lambda data: bounds.no_bias_floor(data)),
+    "lecture-memorising:mended": (XOR, lambda data: bounds.bias_floor(data)),
 }
 
 
 @pytest.mark.parametrize("name", AT_THE_FLOOR)
 def test_a_construction_is_at_its_floor(name):
     data, floor = AT_THE_FLOOR[name]
-    made = construct(name, data)
+    name, _, option = name.partition(":")
+    made = construct(name, data, {option: True} if option else None)
     assert interpolates(made)
     assert made.trace == pytest.approx(floor(data), rel=1e-9)
+
+
+def test_the_mended_lecture_network_memorises_where_the_printed_one_does_not():
+    printed, mended = (construct("lecture-memorising", XOR, {"mended": m}) for m in (False, True))
+    assert not interpolates(printed) and is_memorising(mended)
+    rest = fl.data.cube(8)
+    seen = (rest[:, None] == XOR.x_train[None]).all(-1).any(1)
+    assert not mended.outputs(rest[~seen]).any() and printed.outputs(rest[~seen]).any()
+    # it keeps the directions of the lecture
+    units = mended.params["W1"] / np.linalg.norm(mended.params["W1"], axis=1, keepdims=True)
+    np.testing.assert_allclose(units, printed.params["W1"], atol=1e-12)
+    inside = fl.data.from_arrays([[1.0, 0.0], [3.0, 1.0]], [1.0, 1.0])
+    with pytest.raises(UserError, match=r"which point 0 .* violates: use memorising"):
+        construct("lecture-memorising", inside, {"mended": True})
+    with pytest.raises(UserError, match="mended must be True or False, got 2"):
+        construct("lecture-memorising", XOR, {"mended": 2})
 
 
 @pytest.mark.parametrize("name", ["four-neurons", "finite-labels", "layer-norm-four-neurons"])

@@ -9,6 +9,8 @@ import numpy as np
 from ..plots import Cloud, Curve, Curves, Mark, Outlines, Plot, Points, Reference
 from . import sights
 from .illustration import LINEAR, LOGARITHMIC, Illustration, Tell
+from .norm_pictures import norms_plot
+from .pac_bayes_pictures import pac_bayes_plot
 from .solution import Array
 from .stability_pictures import regions_plot, selection_plot, shapes_plot, two_functions_plot
 
@@ -149,6 +151,8 @@ PICTURES: dict[str, Illustration] = {
     "between-minima": Illustration("wen2023", between_minima_plot),
     "rademacher": Illustration("wen2023", rademacher_plot),
     "flattest-accuracy": Illustration("wen2023", flattest_accuracy_plot, seconds=60),
+    "pac-bayes-terms": Illustration("wu2025", pac_bayes_plot, seconds=8),
+    "norms": Illustration("wu2025", norms_plot, seconds=4),
     "selection": Illustration("wu2025", selection_plot),
     "stability-regions": Illustration("wu2025", regions_plot),
     "two-functions": Illustration("wu2025", two_functions_plot),

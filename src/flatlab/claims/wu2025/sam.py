@@ -125,7 +125,7 @@ def _one_step(module: torch.nn.Module, x: Array, y: Array, lr: float, rho: float
     def closure() -> torch.Tensor:
         optimizer.zero_grad()
         loss: torch.Tensor = (made(inputs) - labels).square().mean()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
     optimizer.step(closure)

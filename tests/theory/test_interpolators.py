@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flatlab.data import xor
+from flatlab.claims import Trial
+from flatlab.data import from_arrays, sphere, xor
 from flatlab.errors import UserError
 from flatlab.models import Deep, TwoLayer
 from flatlab.theory.bounds import bias_floor, layer_norm_floor, no_bias_floor
@@ -53,6 +54,17 @@ def test_descending_flattens_and_keeps_interpolating(arch):
     end = flattened(start, 15)[0]
     assert end.trace < 0.8 * start[0].trace
     assert misfit(end) < 1e-9
+
+
+def test_a_descent_that_leaves_the_interpolators_returns_one_that_interpolates():
+    """At this start a neuron dies on the way, and five directions are left for six points."""
+    base, rng = sphere(d=4, n=6, seed=2, n_test=0), Trial(2).rng("thm4.1")
+    labels = rng.uniform(0.5, 2, 6) * rng.choice([-1.0, 1.0], 6)
+    data = from_arrays(base.x_train, labels)
+    starts = random_interpolators(TwoLayer(width=24), data, Trial(2).rng("thm4.1:down"), 3)
+    for start, end in zip(starts, flattened(starts, 150), strict=True):
+        assert np.max(np.abs(end.outputs() - labels)) < 1e-8
+        assert end.trace < start.trace
 
 
 def test_descending_comes_near_the_floors_and_not_below():

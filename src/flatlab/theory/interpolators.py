@@ -27,6 +27,10 @@ TRIES = 20
 RIDGE = 1e-10
 """Ridge on the Gram matrix of the features during the descent, relative to its mean diagonal."""
 
+FITTED = 1e-3
+"""Largest error of a network met in the descent, relative to the labels. Where it is larger the
+features are linearly dependent up to the ridge, and least squares cannot make it interpolate."""
+
 
 def random_interpolators(
     arch: Chain,
@@ -166,7 +170,8 @@ def _flattened(start: Solution, steps: int) -> Solution:
         values = corrected()
         parts = [part.square().sum() for part in each(values, x).values()]
         trace = 2 / len(y) * torch.stack(parts).sum()
-        if float(trace.detach()) < least:
+        misfit = float((y - outputs(values, x)).detach().abs().max())
+        if misfit <= FITTED * float(y.abs().max()) and float(trace.detach()) < least:
             found = {key: value.detach().numpy().copy() for key, value in values.items()}
             best, least = start.with_params(**found), float(trace.detach())
         trace.backward()  # type: ignore[no-untyped-call]

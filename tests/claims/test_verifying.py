@@ -65,6 +65,25 @@ def test_every_check_says_what_it_should(id):
     assert result.word == REGISTRY[id].expected, f"{result.error}\n{evidence}"
 
 
+# Seeds at which a random instance of these checks once left what the statement speaks of.
+SEEDS = (
+    ("wen2023.lemA.12", 23),  # a network that barely fires at a point
+    ("wen2023.lemA.12", 48),  # four descents that end at dead neurons
+    ("wen2023.thm4.1", 2),  # a descent that leaves the networks that interpolate
+    ("kaur2022.gd_escape", 45),  # gradient descent that still oscillates after 300 steps
+    ("kaur2022.eos", 41),  # λ_max that still swings about 2/η after 1,500 steps
+    ("flatlab.x3.nobias_memoriser", 22),  # 45 points in 15 dimensions, nearly in a half-space
+)
+
+
+@pytest.mark.parametrize(("id", "seed"), SEEDS)
+def test_a_check_does_not_fail_by_its_own_instance(id, seed):
+    with verifying.one_thread():
+        result = check(REGISTRY[id], Trial(seed))
+    evidence = "\n".join(map(str, result.lines))
+    assert result.word == REGISTRY[id].expected, f"{result.error}\n{evidence}"
+
+
 # Errata
 
 

@@ -72,7 +72,7 @@ def layer_norm_all_flat(trial: Trial) -> Lines:
        "For n ≤ d points the flattest networks without bias include a memorising one with Tr = "
        "4√d, off all kinks: below the sample size of Theorem 3.1 a flattest minimum need not "
        "generalise. Neurons that fire at one training point only disappear between n = d and n = "
-       "3d.")  # fmt: skip
+       "4d.")  # fmt: skip
 def no_bias_memoriser(trial: Trial) -> Lines:
     data = xor(d=30, n=20, seed=trial.seed)
     made = no_bias_memorising(data)
@@ -83,7 +83,7 @@ def no_bias_memoriser(trial: Trial) -> Lines:
     yield above("its distance from a kink, |w_j·x_i|", np.min(np.abs(h)) / np.max(np.abs(h)), 0.1)
     yield true("neuron i fires at x_i alone", np.array_equal(h > 0, np.eye(20, dtype=bool)))
     yield above("its error on 10,000 test points", made.error(), 0.4)
-    d, counts = trial.size((15, (15, 30, 45)), (30, (45, 60, 75, 90)))
+    d, counts = trial.size((15, (15, 30, 60)), (30, (45, 60, 75, 120)))
     shares = []
     for n in counts:
         points = xor(d=d, n=n, seed=trial.seed, n_test=0, distinct=True)

@@ -10,6 +10,7 @@ from ..errors import UserError, unknown
 from ..specs import parse_spec, spec_text
 from .adaptive import AdaptiveAverageSharpness, AdaptiveLinfSharpness, AdaptiveSharpness
 from .average_sharpness import AverageSharpness
+from .batch_sharpness import BatchSharpness
 from .bounds import FlatnessBound, McAllester
 from .contract import Measure, settings_of
 from .eigenvalues import LambdaMax, LambdaMin, LayerLambdaMax, TopK
@@ -59,6 +60,7 @@ CATALOGUE: dict[str, Measure] = {
     "nonuniformity": NonUniformity(),
     "alignment": Alignment(),
     "second_moment_radius": SecondMomentRadius(),
+    "batch_sharpness": BatchSharpness(),
     "pac_bayes_flatness": FlatnessBound(),
     "mcallester": McAllester(),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from ..errors import UserError
 from ..problem import Problem
-from ..problem.batches import chosen, joined
 from ..problem.certificate import linear_in_each_parameter
 from ..problem.examples import exact_diagonal, exact_traces, mixing
 from ..problem.ghost import CHUNK
@@ -73,9 +71,7 @@ class _OfDiagonal:
         if effort.affordable(0, 1) < passes:
             return None
         if effort.budget.seconds is not None:  # what a few examples cost
-            few, began = copy.copy(exact), effort.seconds
-            rows = np.arange(min(CHUNK, exact.n))
-            few.batches, few.n = joined(chosen(exact.batches, rows)), len(rows)
+            few, began = exact.of(np.arange(min(CHUNK, exact.n))), effort.seconds
             compute(few, kind, effort.spend)
             if effort.affordable((effort.seconds - began) / few.n, 0) < exact.n:
                 return None

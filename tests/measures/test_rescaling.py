@@ -132,7 +132,9 @@ def test_an_unknown_layer():
 
 # Densities on a grid are compared by their norm and have wide errors: left to their own tests.
 # Each of the others must do what its description says. A two-layer network serves them all.
-TRIED = [name for name in CATALOGUE if "spectrum" not in name and name != "distance"]
+# Two measures need more than the model: a start, and an optimizer.
+GIVEN = ("distance", "preconditioned_lambda_max")
+TRIED = [name for name in CATALOGUE if "spectrum" not in name and name not in GIVEN]
 
 
 @pytest.mark.parametrize("name", TRIED)

@@ -54,6 +54,7 @@ def measure(
     readings = take(
         found.model, found.loss, found.data, chosen, mode, params or None, seed, limit,
         dtype=dtype, batch_size=batch_size, reference=found.reference,
+        preconditioner=found.preconditioner,
         progress=False if as_json else None, skip=everything,
     )  # fmt: skip
     if as_json:

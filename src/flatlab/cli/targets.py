@@ -14,6 +14,7 @@ from ..data.catalogue import make
 from ..errors import FlatlabError, UserError, in_words
 from ..outside.functions import blamed, function_named
 from ..training.run import Run, changed_code, load_run, start_of, unfinished
+from ..training.stored_optimizer import stored_optimizer
 from .from_flags import data_spec
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 class Target:
     """A model with its loss and data; distances are measured from `reference` (None if unknown).
 
+    `preconditioner` is the optimizer of a stored run, for measures in its metric.
+
     `status` and `notes` are those of a stored run; the first note of an unfinished one says so.
     """
 
@@ -33,6 +36,7 @@ class Target:
     loss: Any
     data: Any
     reference: Mapping[str, Any] | None = None
+    preconditioner: Any = None
     status: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -57,7 +61,8 @@ def _of_run(path: Path) -> Target:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the code of .* has changed")  # it is in the notes
         model = run.module()
-    return Target(model, run.config.loss, data, reference, run.status, notes)
+    stepped = stored_optimizer(run, model)
+    return Target(model, run.config.loss, data, reference, stepped, run.status, notes)
 
 
 def _start(run: Run, data: Dataset) -> nn.Module | None:

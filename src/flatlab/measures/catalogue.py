@@ -18,6 +18,7 @@ from .function import InputGradient, Margin
 from .keskar import Keskar
 from .noise import Alignment, NonUniformity
 from .norms import Distance, FisherRao, ParameterNorm, PathNorm, WeightedNorm
+from .preconditioned import PreconditionedLambdaMax
 from .sam_sharpness import OneStepSharpness, SamSharpness
 from .second_moment_radius import SecondMomentRadius
 from .spectrum import Spectrum
@@ -61,6 +62,7 @@ CATALOGUE: dict[str, Measure] = {
     "alignment": Alignment(),
     "second_moment_radius": SecondMomentRadius(),
     "batch_sharpness": BatchSharpness(),
+    "preconditioned_lambda_max": PreconditionedLambdaMax(),
     "pac_bayes_flatness": FlatnessBound(),
     "mcallester": McAllester(),
 }

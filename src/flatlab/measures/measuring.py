@@ -42,6 +42,7 @@ def measure(
     dtype: str | None = None,
     batch_size: int | None = None,
     reference: Mapping[str, Tensor] | None = None,
+    preconditioner: Any = None,
     progress: bool | None = None,
     skip: bool = False,
     report: Report | None = None,
@@ -71,6 +72,8 @@ def measure(
             an output depends on other examples of its batch in eval mode, too, as with BatchNorm
             without running statistics, None is one batch, and another size another function.
         reference: Parameters by name to measure distances from, e.g. the initial state_dict.
+        preconditioner: For preconditioned_lambda_max: the torch.optim.Adam, AdamW or RMSprop that
+            trains this model, or the diagonal of P by parameter name.
         progress: Show the time left: on a terminal, in a notebook, or as lines of a log on stderr.
             None shows it unless `report` is given, or this is a worker process.
         skip: Leave out measures that do not apply to this model, with the reason in `.skipped`,
@@ -83,7 +86,7 @@ def measure(
     with torch.random.fork_rng(devices=[]), global_states_kept():
         subject = Subject.of(
             model, loss, data, mode=mode, params=params, dtype=dtype, batch_size=batch_size,
-            reference=reference,
+            reference=reference, preconditioner=preconditioner,
         )  # fmt: skip
         with global_states_kept():  # importing rich draws random numbers
             from ..outside.progress import MeasureProgress, drawn

@@ -96,14 +96,19 @@ class Rounding:
         return f"{method}; rounding is ±{lost:.1g}{advice}"
 
 
-def rounding(problem: Problem, kind: str) -> Rounding:
-    """Return the rounding of a matrix as it is computed on this problem, once for each matrix."""
-    key = f"rounding of {kind}"
+def rounding(problem: Problem, kind: str, root: Tensor | None = None) -> Rounding:
+    """Return the rounding of a matrix as it is computed on this problem, once for each matrix.
+
+    With a vector `root` it is that of the matrix A_ij root_i root_j.
+    """
+    key = f"rounding of {kind}{'' if root is None else ', scaled'}"
     if key not in problem.known:
         draw = generator(0, "rounding").normal(size=(problem.size, PROBES))
         g = torch.from_numpy(draw)
 
         def images(part: Problem) -> Tensor:
+            if root is not None:
+                return root[:, None] * (part.matrix(kind) @ (root[:, None] * g))
             try:
                 return part.matrix(kind) @ g
             except UserError:  # rows need no forward mode

@@ -36,7 +36,8 @@ class Tracker:
         loss: As for `measure`; may be left out with `fl.train`, which knows its own.
         data: As for `measure`, but no generator, which can be read only once; may be left out with
             `fl.train`.
-        measures, mode, params, seed, budget, dtype, reference, skip: As for `measure`.
+        measures, mode, params, seed, budget, dtype, reference, preconditioner, skip: As for
+            `measure`.
     """
 
     def __init__(
@@ -52,13 +53,14 @@ class Tracker:
         budget: Budget | float | None = None,
         dtype: str | None = None,
         reference: Mapping[str, Tensor] | None = None,
+        preconditioner: Any = None,
         skip: bool = False,
     ):
         require_rereadable(data)
         self.measures, self.every = choose(measures), whole_number("every", every, least=1)
         self.loss, self.data, self.skip = loss, data, truth("skip", skip)
         self.options: dict[str, Any] = {"mode": mode, "params": params}
-        self.options |= {"dtype": dtype, "reference": reference}
+        self.options |= {"dtype": dtype, "reference": reference, "preconditioner": preconditioner}
         self.seed, self.budget = whole_number("seed", seed, least=0), Budget.of(budget)
         self.rows: list[dict[str, float]] = []
         self.readings: list[tuple[int, Readings]] = []

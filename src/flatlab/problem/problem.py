@@ -22,6 +22,7 @@ from .kernels import kernels as kernels
 from .kernels import require_numbers_of, worded
 from .losses import doubled, evaluate, first_line, loss_of, raised, require_bent
 from .operators import BACKWARD, Matrix, gradients, operator
+from .preconditioner import GIVE, Preconditioner, preconditioner_of
 from .selection import flat_reference, layer_of, select
 from .statistics import MODES as MODES
 from .statistics import set_mode
@@ -69,6 +70,7 @@ class Problem:
         dtype: str | None = None,
         batch_size: int | None = None,
         reference: Mapping[str, Tensor] | None = None,
+        preconditioner: Any = None,
     ):
         if not isinstance(mode, str) or mode not in MODES:
             raise unknown("mode", str(mode), MODES)
@@ -92,6 +94,7 @@ class Problem:
         self.n = sum(len(x) for x, _ in self.batches)
         self.size = sum(p.numel() for p in self.params.values())
         self.reference = None if reference is None else flat_reference(self.params, reference)
+        self._preconditioner = preconditioner, dict(model.named_parameters())
         self.model.eval()
         self.activations = Activations(self.batches, self._pass)
         self.activations.require("a pass over a batch")
@@ -157,6 +160,13 @@ class Problem:
         meaning.require_copied(again, known)
         meaning.require_outputs_only(self.loss_name, loss, leaf, known)
         self._flat_model, self._flat_loss = not again.requires_grad, not loss.requires_grad
+
+    def preconditioner(self) -> Preconditioner:
+        """Return the diagonal P of the optimizer that was given; raise if there is none."""
+        given, own = self._preconditioner
+        if given is None:
+            raise UserError(f"there is no preconditioner: {GIVE}")
+        return preconditioner_of(given, own, self.params)
 
     def require_gradient(self, loss: bool = True) -> None:
         """Raise if the outputs cannot be differentiated in θ, or the loss in the outputs."""

@@ -190,15 +190,7 @@ class TorchTrainer:
             bias = [self.net.get_parameter("b1")]
             groups = [{"params": rest}, {"params": bias, "lr": lr, "weight_decay": weight_decay}]
         made = phase.optimizer.torch(groups, phase.lr, self.net, self.loss)
-        named = dict(self.net.named_parameters())
-        for path, value in part(self.pending, "optimizer").items():
-            whose, _, rest_of = path.partition("/")
-            if whose == "counters":
-                made._counters[rest_of] = int(value)  # type: ignore[attr-defined]
-                continue
-            name, _, key_of = rest_of.rpartition("/")
-            holder = made.base if whose == "base" else made  # type: ignore[attr-defined]
-            holder.state[named[name]][key_of] = torch.from_numpy(np.array(value)).to(self.device)
+        fill(made, self.net, part(self.pending, "optimizer"), self.device)
         self.pending = {}
         return made
 
@@ -361,3 +353,18 @@ def require_device(name: str) -> torch.device:
 def _array(value: Tensor) -> np.ndarray:
     """Return a copy of a tensor in the usual order of its axes."""
     return np.array(value.detach().cpu().contiguous().numpy())
+
+
+def fill(
+    made: torch.optim.Optimizer, net: nn.Module, state: State, device: torch.device | str = "cpu"
+) -> None:
+    """Give an optimizer of a network's parameters a stored state."""
+    named = dict(net.named_parameters())
+    for path, value in state.items():
+        whose, _, rest_of = path.partition("/")
+        if whose == "counters":
+            made._counters[rest_of] = int(value)  # type: ignore[attr-defined]
+            continue
+        name, _, key_of = rest_of.rpartition("/")
+        holder = made.base if whose == "base" else made  # type: ignore[attr-defined]
+        holder.state[named[name]][key_of] = torch.from_numpy(np.array(value)).to(device)

@@ -297,6 +297,27 @@ class Oracle:
         away = each - each.mean(0)
         return np.asarray(torch.einsum("ijk,ikl->jl", away, away).numpy() / self.n)
 
+    def curvatures_along(self, rows: Tensor) -> Array:
+        """Return gᵀHg/‖g‖² of each row's batch, of those that have a gradient."""
+
+        def alone(x: Tensor, y: Tensor) -> Tensor:
+            def value(theta: Tensor) -> Tensor:
+                found: Tensor = vmap(self.each)(self.outputs(theta, x), y).mean()
+                return found
+
+            slope, pull = vjp(grad(value), self.theta)
+            image: Tensor = pull(slope)[0]
+            return torch.stack([slope @ image, slope @ slope])
+
+        chunk = max(1, ROOM // (rows.shape[1] * 50 + 4 * self.size))
+        with _quiet():
+            try:
+                found = vmap(alone, chunk_size=chunk)(self.x[rows], self.y[rows])
+            except RuntimeError:  # an operation in place, which vmap cannot do
+                found = torch.stack([alone(self.x[each], self.y[each]) for each in rows])
+        found = found[found[:, 1] > 0]
+        return np.asarray((found[:, 0] / found[:, 1]).numpy())
+
     def noise_moments(self) -> Array:
         """Return Tr ΣG, ‖Σ‖_F² and ‖G‖_F², from products on the side of the examples."""
         R = self.example_gradients

@@ -47,6 +47,9 @@ LONG = ("diagonal:method=probes", "spectrum:method=lanczos", "alignment:exact=fa
 # Their truth is expensive: one of each list is taken of every small problem.
 AVERAGES = ("average_sharpness", "adaptive_average", "mcallester")
 SEARCHES = ("sam_sharpness_steps", "keskar", "adaptive_sharpness", "adaptive_sharpness_inf")
+PRECONDITIONED = ("preconditioned_lambda_max", "preconditioned_lambda_max:method=lanczos")
+# Every problem has at least five examples.
+BATCHES = ("batch_sharpness:exact=false", "batch_sharpness:batch_size=4")
 # λ_max(E[H_i²] − H²) needs every example's Hessian: n·size³ is at most this.
 NONUNIFORMITY_ROOM = 3e8
 MOST_EXAMPLES = 30
@@ -134,6 +137,10 @@ def _small(seed: int, random: Random) -> Problem:
         f"{mode}, float{32 if single else 64}"
     )
     names = _measures(random, loss.name, mode, model, n, count)
+    options["preconditioner"] = {
+        name: torch.from_numpy(np.exp(random.normal(-3, 2, size=tuple(p.shape))))
+        for name, p in model.named_parameters()
+    }
     return Problem(seed, model, loss.given, loss.each, x, y, options, names, words)
 
 
@@ -300,4 +307,7 @@ def _measures(
         names.append("nonuniformity")
     if not mixed and n <= MOST_EXAMPLES and loss != "nll":
         names += MOMENTS
+    names += PRECONDITIONED
+    if not mixed:
+        names += ["batch_sharpness", choice(random, BATCHES)]
     return tuple(names)

@@ -13,12 +13,14 @@ import torch
 from .judging import Findings, examine, shares
 from .problems import (
     AVERAGES,
+    BATCHES,
     BOUNDED,
     CHEAP,
     LONG,
     MATRIX_MEASURES,
     MOMENTS,
     OTHER_MATRICES,
+    PRECONDITIONED,
     PROBED,
     SEARCHES,
     draw,
@@ -30,6 +32,7 @@ FIRST, PROBLEMS, QUICK = 1, 520, 10
 EVERY = {
     *MATRIX_MEASURES, "lambda_min", "nonuniformity", *CHEAP, *AVERAGES, *SEARCHES,
     *BOUNDED, *PROBED, *LONG, *MOMENTS,
+    *BOUNDED, *PROBED, *LONG, *PRECONDITIONED, *BATCHES, "batch_sharpness",
     *(f"{kind}_{name}" for kind in OTHER_MATRICES for name in MATRIX_MEASURES),
 }  # fmt: skip
 

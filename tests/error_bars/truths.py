@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from .problems import OTHER_MATRICES, SEARCHES
 # A mean under noise is drawn until its own error is this small a part of the reading's.
 FINER = 0.1
 # Pairs drawn together and in all: of small networks and of wide ones, which need a product each.
+# Batches: all of them up to the first number, otherwise drawn, that many at a time.
+EVERY_BATCH, MOST_BATCHES = 2000, 20_000
 DRAWS = {False: (256, 4096), True: (32, 256)}
 
 # The second-moment operator is formed whole where all curved directions are at most this many.
@@ -268,6 +271,28 @@ def _mcallester(oracle: Oracle, reading: Any) -> Truth:
     return Truth(value, value, rise.error)
 
 
+def _preconditioned(oracle: Oracle, reading: Any) -> Truth:
+    given = oracle.problem.options["preconditioner"]
+    root = torch.cat([given[name].flatten() for name in oracle.params]).rsqrt().numpy()
+    values = np.linalg.eigvalsh(root[:, None] * oracle.matrix("hessian") * root)
+    return Truth(float(values[-1]), float(np.abs(values).max()))
+
+
+def _batch_sharpness(oracle: Oracle, reading: Any) -> Truth:
+    n, size = oracle.n, reading.card.settings["batch_size"]
+    if math.comb(n, size) <= EVERY_BATCH:
+        every = torch.tensor(list(itertools.combinations(range(n), size)))
+        found = oracle.curvatures_along(every)
+        return Truth(float(found.mean()), float(np.abs(found).max()))
+    random = np.random.default_rng([oracle.problem.seed, 20])
+    found, error = np.zeros(0), math.inf
+    while error > FINER * float(reading.stderr) and len(found) < MOST_BATCHES:
+        rows = np.argsort(random.random((EVERY_BATCH, n)), 1)[:, :size]
+        found = np.concatenate([found, oracle.curvatures_along(torch.from_numpy(rows))])
+        error = float(found.std(ddof=1)) / math.sqrt(len(found))
+    return Truth(float(found.mean()), float(np.abs(found).max()), error)
+
+
 _OTHERS: dict[str, Callable[[Oracle, Any], Truth | None]] = {
     "sam_sharpness": _one_step,
     "parameter_norm": _norm,
@@ -283,6 +308,8 @@ _OTHERS: dict[str, Callable[[Oracle, Any], Truth | None]] = {
     "average_sharpness": _average,
     "adaptive_average": _adaptive_average,
     "mcallester": _mcallester,
+    "preconditioned_lambda_max": _preconditioned,
+    "batch_sharpness": _batch_sharpness,
 }
 
 

@@ -305,9 +305,9 @@ def _measures(
     mixed = mode == "train"
     if not mixed and n * size**3 <= NONUNIFORMITY_ROOM:
         names.append("nonuniformity")
-    if not mixed and n <= MOST_EXAMPLES and loss != "nll":
-        names += MOMENTS
-    names += PRECONDITIONED
+    steps: list[tuple[str, ...]] = [PRECONDITIONED]  # one list of what steps of training see
     if not mixed:
-        names += ["batch_sharpness", choice(random, BATCHES)]
-    return tuple(names)
+        steps.append(("batch_sharpness", choice(random, BATCHES)))
+    if not mixed and n <= MOST_EXAMPLES and loss != "nll":
+        steps.append(MOMENTS)
+    return (*names, *steps[int(random.integers(len(steps)))])

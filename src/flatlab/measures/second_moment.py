@@ -155,6 +155,8 @@ class LinearisedSGD:
             raise UserError("the rows must be finite, got NaN or infinite entries")
         basis = _span(R.reshape(-1, R.shape[2]))
         inside = R @ basis.T
+        if not len(basis):  # every row is 0
+            return cls(inside, s, np.zeros(0), basis)
         curvatures, vectors = np.linalg.eigh(_weighted(inside, s, len(R)))
         return cls(inside @ vectors, s, curvatures, vectors.T @ basis)
 

@@ -107,7 +107,8 @@ def _adam(group: Mapping[str, Any], state: Mapping[str, Any]) -> Tensor:
     """Return √(v/(1 − β₂ᵗ)) + ε after t steps; with amsgrad v is the largest so far."""
     v = state["max_exp_avg_sq" if group.get("amsgrad") else "exp_avg_sq"].detach().double()
     correction = 1 - float(group["betas"][1]) ** int(state["step"])
-    return (v / correction).sqrt() + float(group["eps"])
+    scale: Tensor = (v / correction).sqrt() + float(group["eps"])
+    return scale
 
 
 def _rmsprop(group: Mapping[str, Any], state: Mapping[str, Any]) -> Tensor:
@@ -115,7 +116,8 @@ def _rmsprop(group: Mapping[str, Any], state: Mapping[str, Any]) -> Tensor:
     v = state["square_avg"].detach().double()
     if group["centered"]:
         v = v - state["grad_avg"].detach().double().square()
-    return v.clamp(min=0).sqrt() + float(group["eps"])
+    scale: Tensor = v.clamp(min=0).sqrt() + float(group["eps"])
+    return scale
 
 
 def _threshold(groups: list[Any], adam: bool) -> float | None:

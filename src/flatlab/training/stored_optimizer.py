@@ -23,7 +23,7 @@ def stored_optimizer(run: Run, net: nn.Module) -> torch.optim.Optimizer | None:
     index = checkpoint.meta["phase"] - (checkpoint.meta["unit"] == 0)
     phase = run.config.schedule[max(index, 0)]
     trained = [p for p in net.parameters() if p.requires_grad]
-    made = phase.optimizer.torch(trained, phase.lr, net, run.config.loss)
+    made: torch.optim.Optimizer = phase.optimizer.torch(trained, phase.lr, net, run.config.loss)
     state = part(dict(checkpoint.tensors), "optimizer")
     fill(made, net, state if checkpoint.meta.get("trainer") == "torch" else {})
     return made

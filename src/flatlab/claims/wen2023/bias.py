@@ -207,12 +207,11 @@ def lemma_a12(trial: Trial) -> Lines:
         yield at_least(f"least ‖∇f‖² over its floor there, {regime}", least, 1)
         one = from_arrays(data.x_train[:1], [1.0])
         starts = random_networks(arch, one, trial.rng("A.12:start"), 20)
-        found, tried = np.inf, 0
-        for start in (each for each in starts if each.outputs()[0] != 0):
-            if tried >= 4 and found < 1.01:
+        found, alive = np.inf, (each for each in starts if each.outputs()[0] != 0)
+        for tried, start in enumerate(alive):
+            if tried >= 4 and found < 1.01:  # a descent may end where all neurons are dead
                 break
             found = min(found, lowest(start, partial(_over_floor, epsilon), 150))
-            tried += 1  # a descent may end where all neurons are dead
         yield at_least(f"least found by descending the ratio, {regime}", found, 1)
         yield below(f"and how near 1 it comes, {regime}", found, 1.01)
 

@@ -175,11 +175,14 @@ def lower_bound(trial: Trial) -> Lines:
         least = min(least, float(quotients.min(initial=math.inf)))
     yield at_least(f"least ‖∇f‖²/(2‖x'‖|f|) over {count} random networks", least, 1)
     point = from_arrays(x[:1], np.ones(1))
-    start = random_network(rng, TwoLayer(width=6), point)
-    while abs(float(start.outputs()[0])) < 1e-3:  # all neurons dead at the point
-        start = random_network(rng, TwoLayer(width=6), point)
-    found = lowest(start, lambda g, f, x: g / (2 * (x.square().sum() + 1).sqrt() * f.abs()))
-    yield at_least("the same, minimised", found, 1)
+    found = min(
+        lowest(
+            random_network(rng, TwoLayer(width=6), point),
+            lambda g, f, x: g / (2 * (x.square().sum() + 1).sqrt() * f.abs()),
+        )
+        for _ in range(8)  # a start whose neurons are dead or cancel may stop above 1
+    )
+    yield at_least("the same, least of 8 descents", found, 1)
     yield at_most("it comes near 1", found, 1.01)
     cube_data = part_of_cube(rng, 6, 20)
     traces = [

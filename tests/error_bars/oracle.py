@@ -298,7 +298,7 @@ class Oracle:
         return np.asarray(torch.einsum("ijk,ikl->jl", away, away).numpy() / self.n)
 
     def curvatures_along(self, rows: Tensor) -> Array:
-        """Return gᵀHg/‖g‖² of each row's batch, of those that have a gradient."""
+        """Return gᵀHg/‖g‖² of each row's batch; NaN where the gradient is 0."""
 
         def alone(x: Tensor, y: Tensor) -> Tensor:
             def value(theta: Tensor) -> Tensor:
@@ -315,7 +315,6 @@ class Oracle:
                 found = vmap(alone, chunk_size=chunk)(self.x[rows], self.y[rows])
             except RuntimeError:  # an operation in place, which vmap cannot do
                 found = torch.stack([alone(self.x[each], self.y[each]) for each in rows])
-        found = found[found[:, 1] > 0]
         return np.asarray((found[:, 0] / found[:, 1]).numpy())
 
     def noise_moments(self) -> Array:

@@ -278,17 +278,22 @@ def _preconditioned(oracle: Oracle, reading: Any) -> Truth:
     return Truth(float(values[-1]), float(np.abs(values).max()))
 
 
-def _batch_sharpness(oracle: Oracle, reading: Any) -> Truth:
+def _batch_sharpness(oracle: Oracle, reading: Any) -> Truth | None:
+    """Return the mean over batches, or None if this oracle rounds one of their gradients to 0."""
     n, size = oracle.n, reading.card.settings["batch_size"]
     if math.comb(n, size) <= EVERY_BATCH:
         every = torch.tensor(list(itertools.combinations(range(n), size)))
         found = oracle.curvatures_along(every)
+        if np.isnan(found).any():
+            return None
         return Truth(float(found.mean()), float(np.abs(found).max()))
     random = np.random.default_rng([oracle.problem.seed, 20])
     found, error = np.zeros(0), math.inf
     while error > FINER * float(reading.stderr) and len(found) < MOST_BATCHES:
         rows = np.argsort(random.random((EVERY_BATCH, n)), 1)[:, :size]
         found = np.concatenate([found, oracle.curvatures_along(torch.from_numpy(rows))])
+        if np.isnan(found).any():
+            return None
         error = float(found.std(ddof=1)) / math.sqrt(len(found))
     return Truth(float(found.mean()), float(np.abs(found).max()), error)
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from flatlab.claims.sources import SOURCES
-from flatlab.theory import pictures, sights
+from flatlab.theory import illustrations, sights
 from flatlab.theory.illustration import Illustration
+from flatlab.theory.pictures import circle_plot
 
 
 def test_flattest_minima_that_memorise_and_that_generalise_are_connected():
@@ -53,8 +54,8 @@ def test_the_flattest_with_bias_is_at_the_floor_whatever_n():
 
 
 def test_the_command_draws(main, monkeypatch, tmp_path):
-    fast = {name: pictures.PICTURES[name] for name in ("circle", "between-minima")}
-    monkeypatch.setattr(pictures, "PICTURES", fast)
+    fast = {name: illustrations.PICTURES[name] for name in ("circle", "between-minima")}
+    monkeypatch.setattr(illustrations, "PICTURES", fast)
     code, out, err = main("verify", "--pictures", "--out", tmp_path, "--json")
     assert code == 0, err
     for path in json.loads(out)["pictures"]:
@@ -73,17 +74,17 @@ def test_the_command_draws(main, monkeypatch, tmp_path):
 )
 def test_the_command_draws_the_pictures_of_a_source(main, monkeypatch, tmp_path, words, names):
     def other(tell):
-        return dataclasses.replace(pictures.circle_plot(tell), name="other")
+        return dataclasses.replace(circle_plot(tell), name="other")
 
-    two = {"circle": pictures.PICTURES["circle"], "other": Illustration("made-up", other)}
-    monkeypatch.setattr(pictures, "PICTURES", two)
+    two = {"circle": illustrations.PICTURES["circle"], "other": Illustration("made-up", other)}
+    monkeypatch.setattr(illustrations, "PICTURES", two)
     code, out, err = main("verify", *words, "--pictures", "--out", tmp_path, "--json")
     assert code == 0, err
     assert [Path(path).stem for path in json.loads(out)["pictures"]] == names
 
 
 def test_every_picture_illustrates_a_source_under_its_own_name():
-    assert {each.source for each in pictures.PICTURES.values()} <= set(SOURCES)
-    for name, each in pictures.PICTURES.items():
+    assert {each.source for each in illustrations.PICTURES.values()} <= set(SOURCES)
+    for name, each in illustrations.PICTURES.items():
         if each.seconds <= 10:
             assert each.make(lambda text: None).name == name

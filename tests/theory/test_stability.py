@@ -9,8 +9,8 @@ from flatlab.errors import UserError
 from flatlab.measures.second_moment import LinearisedSGD
 from flatlab.theory import stability
 from flatlab.theory.gradient_noise import GradientNoise, least_alignment
+from flatlab.theory.illustrations import PICTURES
 from flatlab.theory.noise_shapes import critical_rate, moment_matrix, noise_strengths
-from flatlab.theory.pictures import PICTURES
 from flatlab.theory.stability_sights import momentum_edge, selection
 from flatlab.theory.two_functions import TwoFunctions
 

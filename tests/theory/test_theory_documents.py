@@ -10,8 +10,7 @@ from flatlab.claims import claims
 from flatlab.claims.errata import ERRATA
 
 ROOT = Path(__file__).parents[2]
-WORDS = ("holds", "holds corrected", "consistent", "refuted", "by experiment", "not checkable",
-         "not yet")  # fmt: skip
+WORDS = ("holds", "holds corrected", "consistent", "refuted", "by experiment", "not checkable")
 IDS = re.compile(r"`((?:wen2023|kaur2022|wu2025|flatlab|summary001)\.[\w.]+)`")
 
 

@@ -104,7 +104,7 @@ def _draw(sources: list[str], folder: Path, as_json: bool) -> int:
     from ..jobs.progress import Waiting
     from ..report import save
     from ..theory.illustration import of_sources
-    from ..theory.pictures import PICTURES
+    from ..theory.illustrations import PICTURES
     from .console import print_line
 
     chosen = of_sources(PICTURES, sources)

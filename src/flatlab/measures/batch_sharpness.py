@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..errors import UserError
 from ..problem import Problem
 from ..problem.examples import require_examples
+from ..problem.slope import along_gradient
 from ..randomness import generator
 from ..specs import spec
 from .contract import About, Measured, Vector
@@ -46,7 +47,7 @@ class _Batches:
 
     def curvature(self, rows: Members) -> float | None:
         """Return a batch's curvature, or None if its gradient is exactly zero."""
-        size, found = self.problem.of(rows).along_gradient()
+        size, found = along_gradient(self.problem.of(rows))
         self.seen += 1
         if size == 0:
             return None
@@ -64,9 +65,17 @@ class _Batches:
         places = [np.searchsorted(kept, rows) for rows in tested]
 
         def curvatures(part: Problem) -> list[float]:
-            return [part.of(_within(part, rows)).along_gradient()[1] for rows in places]
+            return [along_gradient(part.of(_within(part, rows)))[1] for rows in places]
 
         return float(np.max(lost(self.problem.of(kept), curvatures)))
+
+    def vanished(self, mean: float) -> float:
+        """Return by how much the mean would move if batches without a gradient had curvature 0.
+
+        A gradient may be 0 by rounding alone, as that of a cross-entropy near 0 is. Then the batch
+        belongs to the mean, with a curvature that vanishes as the gradient does.
+        """
+        return abs(mean) * (self.seen - len(self.rows)) / max(self.seen, 1)
 
     @property
     def details(self) -> dict[str, int]:
@@ -103,8 +112,9 @@ class BatchSharpness:
         "E_B[g_Bᵀ H_B g_B / ‖g_B‖²] over batches B of batch_size examples without replacement, as "
         "in SGD's shuffled epochs; g_B, H_B of the batch's mean loss",
         "a gradient and a product with the Hessian of each batch, of at most 400 batches",
-        "batches with g_B = 0 exactly are left out and counted in the details. ReLU kinks are not "
-        "seen",
+        "batches with g_B = 0 are left out and counted in the details. The gradient may be 0 by "
+        "rounding alone, so what they would change at curvature 0 is part of the error. ReLU kinks "
+        "are not seen",
         exact="exact if there are at most 400 batches (batch_size = n, or batch_size = 1 and "
         "n ≤ 400); otherwise a standard error",
     )
@@ -144,7 +154,8 @@ class BatchSharpness:
         if not values:
             return _nothing(batches, True)
         mean, said = math.fsum(values) / len(values), f"exact, {_several(count)}"
-        return settled(mean, batches.lost(), said, details=batches.details)
+        error = batches.lost() + batches.vanished(mean)
+        return settled(mean, error, said, details=batches.details)
 
     def _drawn(self, batches: _Batches, effort: Effort) -> Measured:
         rows, ratios = _random(batches.problem.n, self.batch_size, effort.seed), list[Vector]()
@@ -171,9 +182,10 @@ class BatchSharpness:
             if len(ratios) < 2:
                 return _nothing(batches)
             drawn = Sample(np.array(ratios), False, signs=False)
-        error = float(drawn.stderr[0]) + batches.lost()
+        mean = float(drawn.mean[0])
+        error = float(drawn.stderr[0]) + batches.lost() + batches.vanished(mean)
         method = drawn.said(f"{len(drawn.rows)} random batches of {self.batch_size}")
-        return drawn.measured(float(drawn.mean[0]), error, method, details=batches.details)
+        return drawn.measured(mean, error, method, details=batches.details)
 
 
 def _random(n: int, size: int, seed: int) -> Iterator[Members]:

@@ -21,8 +21,6 @@ from .lanczos import ROUNDING
 from .rounding import lost
 from .second_moment import FLAT, LinearisedSGD, batch_noise
 
-Rate = Annotated[float, Field(gt=0)]
-
 
 @spec
 class SecondMomentRadius:
@@ -34,7 +32,7 @@ class SecondMomentRadius:
     bounds. `second_moment` describes the method.
     """
 
-    lr: Rate = 0.1
+    lr: Annotated[float, Field(gt=0)] = 0.1
     batch_size: Annotated[int, Field(gt=0)] = 1
     replacement: bool = False
     tolerance: Tolerance = 1e-3

@@ -21,7 +21,7 @@ from .fitting import Activations, require_copy, require_data, require_dense
 from .kernels import kernels as kernels
 from .kernels import require_numbers_of, worded
 from .losses import doubled, evaluate, first_line, loss_of, raised, require_bent
-from .operators import BACKWARD, Matrix, gradients, operator
+from .operators import BACKWARD, Matrix, operator
 from .preconditioner import GIVE, Preconditioner, preconditioner_of
 from .selection import flat_reference, layer_of, select
 from .statistics import MODES as MODES
@@ -298,27 +298,6 @@ class Problem:
                 value += float(loss.detach()) * len(x) / self.n
         return value, total
 
-    def along_gradient(self) -> tuple[float, float]:
-        """Return ‖∇L‖ and uᵀ∇²L u with u = ∇L/‖∇L‖; two zeros where the gradient is zero.
-
-        For one batch the graph of the gradient is made once and serves both.
-        """
-        if len(self.batches) > 1:
-            size, u = _direction(self.value_and_gradient()[1])
-            return size, float(u @ (self.matrix("hessian") @ u))
-        self.require_gradient()
-        self.activations.require("the graph of the gradient of a batch", BACKWARD)
-        params = list(self.params.values())
-        with worded("hessian", self.dtype):
-            parts = gradients(self._outputs, self._raised_loss, params, self.batches[0])
-            slope = torch.cat([part.flatten() for part in parts])
-            size, u = _direction(slope.detach())
-            if not slope.requires_grad:
-                return size, 0.0
-            parts = torch.autograd.grad(slope, params, u.to(slope), materialize_grads=True)
-            image = require_numbers_of("hessian", torch.cat([part.flatten() for part in parts]))
-        return size, float(u @ image.to(u))
-
     @cached_property
     def outputs(self) -> list[Tensor]:
         """The model's outputs at θ, batch by batch."""
@@ -400,11 +379,3 @@ class Problem:
         self.require_gradient(loss=kind != "gram")
         if kind == "ggn":
             require_bent(self.loss, self.loss_name, self.pairs)
-
-
-def _direction(g: Tensor) -> tuple[float, Tensor]:
-    """Return ‖g‖ and g/‖g‖ in float64; the squares of tiny entries do not vanish."""
-    g = g.to("cpu", torch.float64)
-    peak = float(g.abs().max()) or 1.0
-    size = float((g / peak).norm())
-    return peak * size, g / peak / (size or 1.0)

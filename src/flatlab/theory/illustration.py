@@ -1,6 +1,6 @@
 """What a picture of the theory is: the source it illustrates, its function, and its seconds.
 
-`pictures.PICTURES` is the catalogue. A picture is one function and one line there:
+`illustrations.PICTURES` is the catalogue. A picture is one function and one line there:
 
     "norms": Illustration("wu2025", norms_plot, seconds=5),
 """

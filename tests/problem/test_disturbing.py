@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -96,3 +98,10 @@ def test_a_tangent_without_memory_is_a_zero():
     with Disturbed(0):
         _, found = torch.func.jvp(weight, (x,), (torch.ones_like(x),))
     assert bool(torch.isfinite(found).all())
+
+
+def test_an_infinite_intermediate_stays_infinite():
+    big = torch.tensor([math.inf, 1.0, -math.inf])
+    with Disturbed(0):
+        found = big * 2
+    assert found[0] == math.inf and found[2] == -math.inf and bool(torch.isfinite(found[1]))

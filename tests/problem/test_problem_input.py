@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize, prune
 
+import flatlab as fl
 from flatlab.errors import StoreError, UserError
 from flatlab.problem import Problem
 
@@ -215,3 +216,73 @@ def test_the_hint_of_a_failed_product_fits_the_failure():
     problem = Problem(Once(), CE, data())
     with pytest.raises(UserError, match="cannot differentiate the model and the loss twice"):
         problem.matrix() @ torch.ones(problem.size)
+
+
+def test_a_second_derivative_of_the_loss_that_is_nan_is_refused():
+    """log(1 + e^f) has none in torch where e^f underflows; it must not count as zero curvature."""
+    x = torch.tensor([[1.0], [-800.0], [0.5]], dtype=torch.float64)
+    y = torch.tensor([[1.0], [-1.0], [1.0]], dtype=torch.float64)
+    model = torch.nn.Linear(1, 1, bias=False).double()
+    with torch.no_grad():
+        model.weight.fill_(1.0)
+    for measure in ("trace", "ggn_trace", "ggn_lambda_max", "diagonal"):
+        with pytest.raises(UserError, match="entries that are NaN or infinite"):
+            fl.measure(model, "logistic", (x, y), measure)
+
+
+class TwoOutputs(torch.nn.Module):
+    """Two outputs of their own weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+
+    def forward(self, x):
+        return torch.cat([self.a(x), self.b(x)], 1)
+
+
+def test_an_output_of_small_curvature_counts_beside_a_large_one():
+    """The frozen output has a curvature of e^40; the other one alone has parameters."""
+    torch.manual_seed(0)
+    model, x = TwoOutputs().double(), torch.randn(4, 2, dtype=torch.float64)
+    with torch.no_grad():
+        model.a.bias.fill_(40.0)
+        model.a.weight.mul_(0.1)
+    model.a.requires_grad_(False)
+    rows = torch.cat([x, torch.ones(4, 1)], 1).square().sum(1)  # ‖∇f‖² of the other output
+    true = float(
+        (model.b(x).detach().exp()[:, 0] * rows).mean() / 2
+    )  # the loss is a mean over outputs
+    loss, y = torch.nn.PoissonNLLLoss(), torch.ones(4, 2, dtype=torch.float64)
+    for measure in ("trace", "ggn_trace"):
+        found = fl.measure(model, loss, (x, y), measure)[measure]
+        assert found.exact and found.value == pytest.approx(true, rel=1e-9)
+
+
+class TwoNames(torch.nn.Module):
+    """One layer under two names."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(3, 3)
+        self.b = self.a
+
+    def forward(self, x):
+        return self.b(torch.tanh(self.a(x)))
+
+
+def test_a_module_of_two_names_is_measured_as_one_whose_weight_is_used_twice():
+    torch.manual_seed(0)
+    model, shared = TwoNames().double(), TwoNames().double()
+    shared.load_state_dict(model.state_dict())
+    shared.b = torch.nn.Linear(3, 3).double()
+    shared.b.weight, shared.b.bias = shared.a.weight, shared.a.bias
+    x, y = torch.randn(5, 3, dtype=torch.float64), torch.randint(3, (5,))
+    names = ["ggn_lambda_max", "fisher_lambda_max", "gram_trace:method=probes", "fisher_rao",
+             "alignment", "nonuniformity", "trace"]  # fmt: skip
+    one, other = (
+        fl.measure(each, "cross_entropy", (x, y), names, progress=False) for each in (model, shared)
+    )
+    for name in names:
+        assert one[name].value == pytest.approx(other[name].value, rel=1e-9), name
+    assert model.a is model.b

@@ -40,6 +40,7 @@ def copied(model: Any, dtype: str | None) -> nn.Module:
     if dtype is not None and dtype not in ("float32", "float64"):
         raise UserError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
     made = _copy(model)
+    _part(made, set())
     for p in made.parameters():
         p.grad = None
     for module in made.modules():
@@ -86,6 +87,23 @@ def _uncompiled(model: nn.Module) -> nn.Module:
             if getattr(forward, "__func__", None) is type(module).forward:
                 del module.forward
     return made
+
+
+def _part(module: nn.Module, seen: set[int]) -> None:
+    """Replace a module that has a second name by another one with the same parameters there.
+
+    `torch.func.functional_call` would leave other parameters in a module of two names.
+    """
+    for name, child in list(module._modules.items()):
+        if child is None:
+            continue
+        if id(child) in seen:
+            child = copy.copy(child)
+            for own in ("_parameters", "_buffers", "_modules"):
+                vars(child)[own] = dict(vars(child)[own])
+            module._modules[name] = child
+        seen.add(id(child))
+        _part(child, seen)
 
 
 def plain_name(name: str) -> str:

@@ -135,7 +135,9 @@ class Disturbed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         noise = self._noise(part)[sign % 2, place:]
         if part.numel() > len(noise):
             noise = noise.repeat(part.numel() // len(noise) + 1)
-        return torch.addcmul(part, part, noise[: part.numel()].view(part.shape))
+        moved = torch.addcmul(part, part, noise[: part.numel()].view(part.shape))
+        finite = torch.isfinite(part)
+        return moved if bool(finite.all()) else torch.where(finite, moved, part)  # ∞ − ∞ is NaN
 
     def _noise(self, like: Tensor) -> Tensor:
         """Return numbers ½ε(r − 1) in the first row and ½ε(r + 1) in the second."""

@@ -21,6 +21,7 @@ from torch.func import functional_call, grad, vjp, vmap
 
 from ..errors import UserError
 from .ghost import CHUNK, Ghost
+from .kernels import require_numbers_of
 from .losses import first_line, raised, slopes
 from .operators import Matrix
 from .problem import Problem, kernels
@@ -129,8 +130,10 @@ def pieces(problem: Problem, size: int | None = None) -> Iterator[tuple[Tensor, 
 def factors(problem: Problem, kind: str, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Return λ (examples, c) and v (examples, outputs, c) with B_i = Σ_c λ_ic v_ic v_icᵀ.
 
-    B_i belongs to the matrix `kind`, over the flattened outputs of one example. Directions with λ =
-    0 for every example are left out (softmax has one). Both are in float64.
+    B_i belongs to the matrix `kind`, over the flattened outputs of one example. With s² the
+    diagonal of B_i, λ are the eigenvalues of B_i/(s sᵀ), whose entries have one size: outputs of
+    small curvature do not drown in the rounding of others. Directions with λ = 0 for every example
+    are left out (softmax has one). Both are in float64.
     """
     loss, wide, labels = raised(problem.loss, outputs.detach(), y)
     flat = wide.flatten(1) if wide.ndim > 1 else wide[:, None]
@@ -141,11 +144,14 @@ def factors(problem: Problem, kind: str, outputs: Tensor, y: Tensor) -> tuple[Te
     if kind == "gram":
         return torch.ones_like(flat).double(), torch.eye(c).to(flat).double().expand(n, c, c)
 
-    bent = _loss_hessians(loss, problem.loss_name, flat, outputs.shape[1:], labels)
-    values, vectors = torch.linalg.eigh(bent.double())
+    bent = _loss_hessians(loss, problem.loss_name, flat, outputs.shape[1:], labels).double()
+    sizes = require_numbers_of(kind, bent).diagonal(dim1=1, dim2=2).abs().sqrt()
+    scale = torch.where(sizes > 0, sizes, 1.0)
+    values, vectors = torch.linalg.eigh(bent / scale[:, :, None] / scale[:, None])
     zero = max(1e-14, 4 * torch.finfo(flat.dtype).eps)  # the rounding error of B_i
-    counts = values.abs().amax(0) > zero * values.abs().max()
-    return values[:, counts], vectors[:, :, counts]
+    largest = values.abs().amax(1, keepdim=True)
+    counts = (values.abs() > zero * largest).any(0)
+    return values[:, counts], (scale[:, :, None] * vectors)[:, :, counts]
 
 
 def _loss_hessians(loss: Any, name: str, flat: Tensor, shape: torch.Size, y: Tensor) -> Any:

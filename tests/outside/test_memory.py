@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import flatlab as fl
 from flatlab.errors import UserError
@@ -76,3 +77,13 @@ def test_a_network_or_a_batch_that_does_not_fit_is_one_line(monkeypatch):
     assert run.status == "done"
     with pytest.raises(UserError, match=r"a network of 1\.\d+e\+08 parameters needs "):
         fl.train(fl.models.TwoLayer(width=10**7), fl.data.xor(d=10, n=9), schedule=[phase])
+
+
+def test_a_pass_that_differentiates_inside_is_counted():
+    w = torch.ones(4, 3, requires_grad=True)
+
+    def run():
+        x = torch.ones(2, 4, requires_grad=True)
+        return torch.autograd.grad((x @ w).tanh().sum(), x, create_graph=True)[0]
+
+    assert memory.saved_bytes(run) >= 4 * w.numel()

@@ -36,17 +36,20 @@ def require_memory(needed: int, what: str, remedy: str) -> None:
 
 
 def saved_bytes(run: Callable[[], Any]) -> int:
-    """Return how many bytes of distinct tensors autograd saves in a pass."""
-    from torch import empty
+    """Return how many bytes of distinct tensors autograd saves in a pass.
+
+    They are kept as they are: the pass may take derivatives itself.
+    """
     from torch.autograd.graph import saved_tensors_hooks
 
     saved: dict[int, UntypedStorage] = {}  # alive until the end: a freed address is reused
 
-    def count(tensor: Tensor) -> None:
+    def count(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         saved.setdefault(storage.data_ptr(), storage)
+        return tensor
 
-    with saved_tensors_hooks(count, lambda _: empty(0)):
+    with saved_tensors_hooks(count, lambda tensor: tensor):
         run()
     return sum(storage.nbytes() for storage in saved.values())
 

@@ -130,6 +130,40 @@ def test_an_unknown_layer():
         rescale(_chain(), 2.0, layers=["1"])
 
 
+@pytest.mark.parametrize("layers", [3, [3], [None], 2.5])
+def test_layers_are_names(layers):
+    with pytest.raises(UserError, match=r"layers must be names such as \['0'\]"):
+        rescale(_chain(), 2.0, layers)
+
+
+@pytest.mark.parametrize("alpha", [1e39, 1e-39, 1e-310])
+def test_weights_stay_in_the_range_of_their_dtype(alpha):
+    with pytest.raises(UserError, match=r"out of the range of torch\.float32"):
+        rescale(_chain().float(), alpha)
+
+
+def test_a_module_that_may_compute_something_else_is_refused():
+    hooked, replaced = _chain(), _chain()
+    hooked[2].register_forward_hook(lambda module, given, out: out + 1)
+    replaced[1].forward = torch.tanh
+    with pytest.raises(UserError, match="the module 2 has a forward hook"):
+        rescale(hooked, 2.0)
+    with pytest.raises(UserError, match="the module 1 has a forward of its own"):
+        rescale(replaced, 2.0)
+    seen = _chain()
+    seen.register_forward_hook(lambda module, given, out: out + 1)  # outside what is rescaled
+    x = torch.ones(2, 3).double()
+    assert torch.allclose(rescale(seen, 2.0)(x), seen(x), rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+def test_a_model_that_torch_cannot_copy():
+    model = _chain()
+    nn.utils.weight_norm(model[0])
+    with pytest.raises(UserError, match=r"cannot be copied: 0\.weight is computed"):
+        rescale(model, 2.0)
+
+
 # Densities on a grid are compared by their norm and have wide errors: left to their own tests.
 # Each of the others must do what its description says. A two-layer network serves them all.
 # Two measures need more than the model: a start, and an optimizer.

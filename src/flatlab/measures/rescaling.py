@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError, positive, unknown
+from ..errors import UserError, positive, shown, unknown
+from ..problem.copying import copying
 
 LINEAR = (
     nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d,
@@ -55,7 +56,9 @@ def steps(sequential: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn
 
 def is_chain(module: nn.Module) -> bool:
     """Return whether a module applies its children one after the other and does nothing else."""
-    return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+    own = "forward" in vars(module)
+    plain = isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+    return plain and not own
 
 
 def written_out(model: nn.Module) -> Any:
@@ -135,7 +138,7 @@ def rescale(model: nn.Module, alpha: float, layers: Sequence[str] | None = None)
     relu(αz) = α relu(z) for α > 0, so a layer's weight and bias can be multiplied by α and the next
     layer's weight divided by α. That is done to every two layers (linear or convolutional) of a
     Sequential between which only ReLU-like modules, pooling, dropout or reshaping stand, one pair
-    after the other.
+    after the other. The layers must be called in the order of their Sequential.
 
     Args:
         model: The network; it is left as it is.
@@ -145,20 +148,63 @@ def rescale(model: nn.Module, alpha: float, layers: Sequence[str] | None = None)
     alpha = positive("alpha", alpha)
     if not isinstance(model, nn.Module):
         raise UserError(f"model must be a torch.nn.Module, got {type(model).__name__}")
-    made = copy.deepcopy(model)
+    with copying(model):
+        made = copy.deepcopy(model)
+    _require_plain(made)
     found = {pair.name: pair for pair in pairs(made)}
     if not found:
         raise UserError(
             "nothing to rescale: no two Linear or convolutional layers of a Sequential have only "
             "ReLU, pooling, dropout or reshaping between them"
         )
-    wanted = list(found) if layers is None else [layers] if isinstance(layers, str) else layers
-    for name in wanted:
-        if name not in found:
-            raise unknown("layer to rescale", str(name), found)
-    with torch.no_grad():
-        for name in wanted:
-            for p in found[name].first:
-                p.mul_(alpha)
-            found[name].second.div_(alpha)
+    for name in _names(layers, found):
+        for p in found[name].first:
+            _set(p, p * alpha, p * alpha / alpha, alpha)
+        p = found[name].second
+        _set(p, p / alpha, p / alpha * alpha, alpha)
     return made
+
+
+def _names(layers: Any, found: Mapping[str, Pair]) -> list[str]:
+    """Return the names of the layers to multiply, without doubt what is meant."""
+    if layers is None:
+        return list(found)
+    names = [layers] if isinstance(layers, str) else layers
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise UserError(
+            f"layers must be names such as [{next(iter(found))!r}], or None for all that can be, "
+            f"got {layers if isinstance(layers, list | tuple) else shown(layers)}"
+        )
+    for name in names:
+        if name not in found:
+            raise unknown("layer to rescale", name, found)
+    return list(names)
+
+
+def _require_plain(model: nn.Module) -> None:
+    """Refuse modules that may compute something else than their type says.
+
+    A hook of the whole model sees its outputs, which stay the same.
+    """
+    for name, module in model.named_modules():
+        if type(module) not in (*LINEAR, *HOMOGENEOUS) and not isinstance(module, nn.Sequential):
+            continue
+        hooks = module is not model and (module._forward_hooks or module._forward_pre_hooks)
+        if hooks or "forward" in vars(module):
+            raise UserError(
+                f"{f'the module {name}' if name else 'the model'} has "
+                f"{'a forward hook' if hooks else 'a forward of its own'}, so it may compute "
+                "something else than its type says: remove it before rescaling"
+            )
+
+
+@torch.no_grad()
+def _set(p: Tensor, made: Tensor, back: Tensor, alpha: float) -> None:
+    """Set a tensor to its scaled values; raise if scaling them back does not restore it."""
+    fine = torch.isfinite(p)
+    size, lost = (float(part[fine].abs().sum()) for part in (p, back - p))
+    if not lost <= 4 * torch.finfo(p.dtype).eps * size:
+        raise UserError(
+            f"alpha={alpha:g} takes weights out of the range of {p.dtype}: choose it nearer to 1"
+        )
+    p.copy_(made)

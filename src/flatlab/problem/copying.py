@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -37,9 +38,9 @@ def copied(model: Any, dtype: str | None) -> nn.Module:
             raise UserError(f"{name} is not initialised yet: run the model on one batch first")
         if p.is_meta:
             raise UserError(f"{name} is on the meta device and has no values: load them first")
-    if dtype is not None and dtype not in ("float32", "float64"):
-        raise UserError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
-    made = _copy(model)
+    require_dtype(dtype)
+    with copying(model):
+        made = _uncompiled(model)
     _part(made, set())
     for p in made.parameters():
         p.grad = None
@@ -50,9 +51,18 @@ def copied(model: Any, dtype: str | None) -> nn.Module:
     return made if dtype is None else made.to(getattr(torch, dtype))
 
 
-def _copy(model: nn.Module) -> nn.Module:
+def require_dtype(dtype: Any) -> None:
+    """Refuse a precision to measure in that is unknown."""
+    if dtype is not None and dtype not in ("float32", "float64"):
+        raise UserError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
+
+
+@contextlib.contextmanager
+def copying(model: nn.Module) -> Iterator[None]:
+    """Copy a model inside the block; if torch cannot, one line says what to do."""
     try:
-        return _uncompiled(model)
+        yield
+        return
     except (RuntimeError, TypeError) as error:
         text = first_line(error)
     for prefix, module in model.named_modules():

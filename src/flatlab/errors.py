@@ -16,6 +16,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+# What code of a user's own may raise: sys.exit() in it does not end the program without a word.
+FAILURES = (Exception, SystemExit)
+
 
 class FlatlabError(Exception):
     """Any failure flatlab foresees. `exit_code` is what a command returns for it."""
@@ -170,6 +173,14 @@ def in_words(item: Any) -> str:
     return f"{kind} of {len(item)}" if isinstance(item, list | tuple) else kind
 
 
+def message_of(error: BaseException) -> str:
+    """Return an error's message; "" if the user's own class cannot write it."""
+    try:
+        return str(error)
+    except FAILURES:
+        return ""
+
+
 def described(error: BaseException) -> str:
     """Say in one line what an error in a user's own code is, and where it was raised.
 
@@ -181,7 +192,7 @@ def described(error: BaseException) -> str:
     ...     described(error)
     "KeyError: 'age' (in <doctest ...>, line 2)"
     """
-    says = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
+    says = f"{type(error).__name__}: {' '.join(message_of(error).split())}".removesuffix(": ")
     if error.__traceback__ is None:  # it was made, not raised
         return says
     last = traceback.extract_tb(error.__traceback__)[-1]

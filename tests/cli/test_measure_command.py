@@ -110,6 +110,15 @@ def test_a_factory_in_a_file_and_in_a_module(main, factory):
         assert json.loads(out)["measures"]["lambda_max"]["value"] == pytest.approx(8 / 3, rel=1e-6)
 
 
+def test_a_loss_that_exits_is_a_failure(main, tmp_path):
+    (tmp_path / "leaving.py").write_text(
+        f"import sys\n{FACTORY}\ndef f():\n"
+        "    return make()[0], lambda o, y: sys.exit(0), make()[2]\n"
+    )
+    code, out, err = main("measure", f"{tmp_path}/leaving.py:f")
+    assert (code, out) == (2, "") and "SystemExit: 0" in err and err.count("\n") == 1
+
+
 def test_everything_that_applies(main, factory):
     code, out, _ = main("measure", f"{factory}:make", "--measures", "all", "--json")
     document = json.loads(out)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -213,3 +215,12 @@ def test_sentences_of_different_length_are_measured(name):
     singles = [(x[i : i + 10], y[i : i + 10]) for x, y in sentences() for i in range(0, 50, 10)]
     other = fl.measure(words, CE, singles, name)[name]
     assert found.value == pytest.approx(other.value, rel=1e-3)
+
+
+def test_tables_of_pandas_are_taken_as_arrays():
+    x, y = np.arange(12.0).reshape(6, 2), np.arange(6) % 3
+    table, labels = pd.DataFrame(x, columns=["a", "b"]), pd.Series(y, index=range(5, 11))
+    ((found, classes),) = batches_of((table, labels), None)
+    assert np.array_equal(found.numpy(), x) and np.array_equal(classes.numpy(), y)
+    with pytest.raises(UserError, match="a part of it is not an array"):
+        batches_of((table.assign(c="word"), labels), None)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import sys
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.utils import parametrize, prune
+from torch.utils.checkpoint import checkpoint
 
 import flatlab as fl
 from flatlab.errors import StoreError, UserError
@@ -77,7 +79,86 @@ def pruned():
     return model
 
 
+class Sized(torch.utils.data.Dataset):
+    def __init__(self, n, example=None):
+        self.n, self.example = n, example
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, index):
+        return self.example()
+
+
+class Calling(nn.Module):
+    """A network within a function of it and its input."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.inner, self.function = network(), function
+
+    def forward(self, x):
+        return self.function(self.inner, x)
+
+
+def leaving(*_):
+    sys.exit(0)
+
+
+def slope(inner, x):
+    x = x.detach().requires_grad_()
+    return torch.autograd.grad(inner(x).tanh().sum(), x, create_graph=True)[0][:, :3]
+
+
+def reentrant(inner, x):
+    return checkpoint(inner, x.detach().requires_grad_(), use_reentrant=True)
+
+
+def half_reentrant(inner, x):
+    return inner[2](reentrant(inner[:2], x))
+
+
+class Wordless(ValueError):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+def wordless(*_):
+    raise Wordless
+
+
+def in_two_lines(*_):
+    raise ValueError("first\nsecond")
+
+
+def gradient(model):
+    return Problem(model, CE, data()).value_and_gradient()
+
+
 MISTAKES = {
+    "a loss that exits": (
+        lambda: Problem(network(), leaving, data()), "the loss leaving failed on outputs (12, 3)"),
+    "a model that exits": (
+        lambda: Problem(Calling(leaving), CE, data()), "SystemExit: 0 (in "),
+    "data that exit": (
+        lambda: Problem(network(), CE, Sized(3, leaving)), "the data (Sized) failed: SystemExit"),
+    "a negative length": (
+        lambda: Problem(network(), CE, Sized(-1)), "the data (Sized) failed: __len__() should"),
+    "half a length": (
+        lambda: Problem(network(), CE, Sized(2.5)), "the data (Sized) failed: 'float' object"),
+    "no outputs": (
+        lambda: Problem(Calling(lambda inner, x: inner(x)[:, :0]), nn.MSELoss(), data()),
+        "gave shape (12, 0): each row needs at least one output"),
+    "a class": (
+        lambda: Problem(network(), nn.CrossEntropyLoss, data()),
+        "loss is a class: write CrossEntropyLoss()"),
+    "an error without words": (
+        lambda: Problem(network(), wordless, data()), "(torch.int64): Wordless (in "),
+    "an error in two lines": (
+        lambda: Problem(network(), in_two_lines, data()), "ValueError: first second (in "),
+    "gradients inside": (lambda: Problem(Calling(slope), CE, data()), "in torch.enable_grad()"),
+    "a checkpoint": (lambda: gradient(Calling(reentrant)), "write use_reentrant=False"),
+    "half a checkpoint": (lambda: gradient(Calling(half_reentrant)), "write use_reentrant=False"),
     "params 3": (lambda: Problem(network(), CE, data(), params=3), "params must be name patterns"),
     "a layer": (
         lambda: Problem(network(), CE, data(), params=network()[0]), "got Linear"),
@@ -286,3 +367,27 @@ def test_a_module_of_two_names_is_measured_as_one_whose_weight_is_used_twice():
     for name in names:
         assert one[name].value == pytest.approx(other[name].value, rel=1e-9), name
     assert model.a is model.b
+
+
+def test_a_model_that_differentiates_inside_is_measured():
+    def forces(inner, x):
+        with torch.enable_grad():
+            return slope(inner, x)
+
+    x, y = data()
+    model = Calling(forces).double()
+    model.inner[1] = nn.Tanh()
+    params = list(model.parameters())
+    loss = CE(model(x.double()), y)
+    first = torch.autograd.grad(loss, params, create_graph=True, materialize_grads=True)
+    flat = torch.cat([part.flatten() for part in first])
+    rows = [
+        torch.autograd.grad(each, params, retain_graph=True, materialize_grads=True)
+        for each in flat
+    ]
+    truth = torch.stack([torch.cat([part.flatten() for part in row]) for row in rows])
+    problem = Problem(model, CE, (x, y))
+    found = problem.matrix() @ torch.eye(problem.size)
+    # Both are products in float64 of numbers of order 1.
+    assert torch.allclose(found, truth, rtol=1e-10, atol=1e-12)
+    assert not any(f.requires_grad for f in problem.outputs)

@@ -11,6 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError, truth, whole_number
+from ..problem.copying import require_dtype
+from ..problem.selection import require_reference
+from ..problem.statistics import require_mode
 from ..randomness import global_states_kept
 from . import Budget, Readings
 from .measuring import Chosen, Subject, choose, read_all, require_rereadable
@@ -57,6 +60,10 @@ class Tracker:
         skip: bool = False,
     ):
         require_rereadable(data)
+        require_mode(mode)
+        require_dtype(dtype)
+        if reference is not None:
+            require_reference(reference)
         self.measures, self.every = choose(measures), whole_number("every", every, least=1)
         self.loss, self.data, self.skip = loss, data, truth("skip", skip)
         self.options: dict[str, Any] = {"mode": mode, "params": params}

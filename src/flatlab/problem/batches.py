@@ -15,7 +15,7 @@ from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import IterableDataset, default_collate
 
 from ..data import Dataset
-from ..errors import FlatlabError, UserError, in_words, whole_number
+from ..errors import FAILURES, FlatlabError, UserError, in_words, whole_number
 from ..outside.memory import require_memory
 from ..randomness import generator, global_states_kept
 from .losses import first_line
@@ -146,7 +146,9 @@ def _bytes(batch: Batch) -> int:
 
 def _stacked(dataset: Any) -> list[Batch]:
     """Return the examples of a map-style dataset in stacks."""
-    n, found = len(dataset), []
+    with _blamed(dataset):
+        n = len(dataset)
+    found = []
     for start in range(0, n, STACKED):
         with _blamed(dataset):
             examples = [dataset[i] for i in range(start, min(start + STACKED, n))]
@@ -237,7 +239,7 @@ def _blamed(data: Any) -> Iterator[None]:
         yield
     except FlatlabError:
         raise
-    except Exception as error:
+    except FAILURES as error:
         raise UserError(f"the data ({in_words(data)}) failed: {first_line(error)}") from error
 
 
@@ -258,6 +260,12 @@ def _is_pair(data: Any) -> bool:
     return not (listed and any(hasattr(part, "shape") for part in data[0]))
 
 
+def _tensor(part: Any) -> Tensor:
+    if hasattr(part, "__array__") and not isinstance(part, Tensor):  # of numpy, or a table
+        part = np.require(part, requirements="W")  # torch warns of what is read-only
+    return torch.as_tensor(part)
+
+
 def _batch(item: Any) -> Batch:
     if isinstance(item, Mapping):
         item = _pair_of(item)
@@ -267,7 +275,7 @@ def _batch(item: Any) -> Batch:
             "measured through a module that takes them as one tensor, see docs/measures.md"
         )
     try:
-        x, y = (torch.as_tensor(part) for part in item)
+        x, y = map(_tensor, item)
     except (TypeError, ValueError, RuntimeError):
         raise UserError(f"data must be {ACCEPTED}; a part of it is not an array") from None
     for name, part in (("x", x), ("y", y)):

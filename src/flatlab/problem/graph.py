@@ -22,6 +22,15 @@ def only_once(tensor: Tensor) -> str | None:
     return None
 
 
+def checkpointed(tensor: Tensor) -> bool:
+    """Return whether a reentrant checkpoint is on the way to a tensor.
+
+    The parameters inside are not in the graph: `torch.autograd.grad` raises, or takes them as
+    unused.
+    """
+    return any(node.name() == "CheckpointFunctionBackward" for node in _nodes(tensor))
+
+
 def leaves(tensor: Tensor) -> list[Tensor]:
     """Return the tensors that a backward pass from a tensor would give a gradient to."""
     found = [getattr(node, "variable", None) for node in _nodes(tensor)]

@@ -10,12 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import FlatlabError, UserError, described
+from ..errors import FAILURES, FlatlabError, UserError, described, message_of
 from ..losses import Loss, as_loss
 from ..randomness import generator
 
 # Errors that torch raises if tensors do not fit; torch's message says enough.
 TORCHS = (RuntimeError, ValueError, IndexError, TypeError, AssertionError, UserWarning)
+# Packages whose code is not the user's own.
+PACKAGES = ("torch", "curvlinops", __name__.partition(".")[0])
 # A second derivative below this, relative to the first, is rounding.
 TOLERANCE = 1e-12
 # Number of random outputs at which a loss is looked at, and the residuals next to the labels.
@@ -29,6 +31,8 @@ def loss_of(loss: Any) -> tuple[Any, str]:
         return made.function(), made.name
     for wrapped in ("_orig_mod", "_torchdynamo_orig_callable"):  # a loss that torch.compile made
         loss = getattr(loss, wrapped, loss)
+    if isinstance(loss, type):
+        raise UserError(f"loss is a class: write {loss.__name__}()")
     if not callable(loss):
         raise UserError(f"loss must be a callable (outputs, y) -> mean, or a name, got {loss!r}")
     if getattr(loss, "reduction", "mean") not in ("mean", "batchmean"):
@@ -55,7 +59,7 @@ def evaluate(loss: Any, name: str, outputs: Tensor, y: Tensor) -> Tensor:
             value: Any = loss(outputs, y)
     except FlatlabError:  # it already says what is wrong
         raise
-    except Exception as error:
+    except FAILURES as error:
         raise UserError(f"the loss {name} failed on {given}: {first_line(error)}") from error
     if not isinstance(value, Tensor):
         raise UserError(
@@ -102,10 +106,19 @@ def raised(loss: Any, outputs: Tensor, y: Tensor) -> tuple[Any, Tensor, Tensor]:
 
 
 def first_line(error: BaseException) -> str:
-    """Return an error's message in one line; for errors not raised by torch, with the place."""
-    if isinstance(error, TORCHS):
-        return str(error).strip().partition("\n")[0] or type(error).__name__
+    """Return the first line of torch's message; for errors in the user's own code, its place."""
+    if isinstance(error, TORCHS) and _package(error) in PACKAGES:
+        return message_of(error).strip().partition("\n")[0] or type(error).__name__
     return described(error)
+
+
+def _package(error: BaseException) -> str:
+    """Return the package whose code raised an error."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    name = "torch" if last is None else last.tb_frame.f_globals.get("__name__", "")
+    return str(name).partition(".")[0]
 
 
 def slopes(loss: Any, outputs: Tensor, y: Tensor) -> Tensor:

@@ -13,11 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..errors import FlatlabError, UserError, unknown
+from ..errors import FAILURES, FlatlabError, UserError, unknown
 from . import meaning
 from .batches import Batch, batches_of, chosen, cut, joined
 from .copying import copied, copied_again, only_tensor, require_numbers
 from .fitting import Activations, require_copy, require_data, require_dense
+from .graph import checkpointed
 from .kernels import kernels as kernels
 from .kernels import require_numbers_of, worded
 from .losses import doubled, evaluate, first_line, loss_of, raised, require_bent
@@ -25,7 +26,7 @@ from .operators import BACKWARD, Matrix, operator
 from .preconditioner import GIVE, Preconditioner, preconditioner_of
 from .selection import flat_reference, layer_of, select
 from .statistics import MODES as MODES
-from .statistics import set_mode
+from .statistics import require_mode, set_mode
 
 KINDS = {
     "hessian": "∇²L",
@@ -72,8 +73,7 @@ class Problem:
         reference: Mapping[str, Tensor] | None = None,
         preconditioner: Any = None,
     ):
-        if not isinstance(mode, str) or mode not in MODES:
-            raise unknown("mode", str(mode), MODES)
+        require_mode(mode)
         self.mode, self.loss, self.loss_name = mode, *loss_of(loss)
         require_copy(model, dtype)
         self.model = copied(model, dtype)
@@ -159,6 +159,7 @@ class Problem:
             loss = self._loss(leaf, y)
         meaning.require_copied(again, known)
         meaning.require_outputs_only(self.loss_name, loss, leaf, known)
+        self._checkpointed = checkpointed(again)
         self._flat_model, self._flat_loss = not again.requires_grad, not loss.requires_grad
 
     def preconditioner(self) -> Preconditioner:
@@ -170,10 +171,15 @@ class Problem:
 
     def require_gradient(self, loss: bool = True) -> None:
         """Raise if the outputs cannot be differentiated in θ, or the loss in the outputs."""
+        if self._checkpointed:
+            raise UserError(
+                "the model uses torch.utils.checkpoint with use_reentrant=True, which hides its "
+                "parameters from torch.autograd.grad: write use_reentrant=False"
+            )
         if self._flat_model:
             raise UserError(
                 "the model's outputs have no gradient in the selected parameters: they are not "
-                "used, or cut off by detach() or no_grad()"
+                "used, or cut off by detach(), no_grad() or checkpoint(use_reentrant=True)"
             )
         if loss and self._flat_loss:
             raise UserError(
@@ -186,13 +192,15 @@ class Problem:
             outputs = only_tensor(self.model(x))
         except FlatlabError:  # it already says what is wrong
             raise
-        except Exception as error:  # the user's own code may raise anything
+        except FAILURES as error:
             text = first_line(error)
             if "more than 1 value per channel" in text:
                 text = (
                     "BatchNorm needs more than one value for each channel to take statistics of; "
                     "choose batch_size so that no batch has one example, or measure in mode='eval'"
                 )
+            if "does not require grad" in text:
+                text += ". Wrap the part of forward that differentiates in torch.enable_grad()"
             raise UserError(
                 f"the model failed on a batch of shape {tuple(x.shape)} and {x.dtype}: {text}"
             ) from error
@@ -201,12 +209,17 @@ class Problem:
                 f"the model gave shape {tuple(outputs.shape)} for {len(x)} examples: one row for "
                 "each is needed"
             )
+        if not outputs.numel():
+            raise UserError(
+                f"the model gave shape {tuple(outputs.shape)}: each row needs at least one output"
+            )
         if not (outputs.is_floating_point() or outputs.is_complex()):
             raise UserError(
                 f"the model's outputs are {outputs.dtype}, which have no gradient: return them "
                 "before rounding, argmax or a comparison"
             )
-        return outputs
+        # A model that differentiates inside has switched gradients on.
+        return outputs if torch.is_grad_enabled() else outputs.detach()
 
     def _pass(self, batch: Batch) -> Tensor:
         return self._loss(self._outputs(batch[0]), batch[1])

@@ -51,11 +51,7 @@ def select(model: nn.Module, patterns: str | Sequence[str] | None) -> dict[str, 
 
 def flat_reference(params: Mapping[str, Tensor], reference: Any) -> Tensor:
     """Return reference parameters, such as the initial ones, as one vector in float64."""
-    if not isinstance(reference, Mapping):
-        raise UserError(
-            f"reference must be parameters by name, got {type(reference).__name__}: pass a "
-            "state_dict, e.g. copy.deepcopy(model.state_dict()) from the start"
-        )
+    require_reference(reference)
     try:
         given = {plain_name(name): torch.as_tensor(value) for name, value in reference.items()}
     except (TypeError, ValueError, RuntimeError):
@@ -70,6 +66,15 @@ def flat_reference(params: Mapping[str, Tensor], reference: Any) -> Tensor:
     if not bool(torch.isfinite(found).all()):
         raise UserError("reference holds NaN or infinity: there is no distance from it")
     return found
+
+
+def require_reference(reference: Any) -> None:
+    """Refuse reference parameters that have no names."""
+    if not isinstance(reference, Mapping):
+        raise UserError(
+            f"reference must be parameters by name, got {type(reference).__name__}: pass a "
+            "state_dict, e.g. copy.deepcopy(model.state_dict()) from the start"
+        )
 
 
 def layer_of(name: str) -> str:

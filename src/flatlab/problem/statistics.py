@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ..errors import UserError
+from ..errors import UserError, unknown
 from .batches import Batch, joined
 
 MODES = {
@@ -20,6 +20,12 @@ MODES = {
 }
 
 Pass = Callable[[Tensor], Tensor]
+
+
+def require_mode(mode: Any) -> None:
+    """Refuse what is not one of `MODES`."""
+    if not isinstance(mode, str) or mode not in MODES:
+        raise unknown("mode", str(mode), MODES)
 
 
 def norms_of(model: nn.Module) -> list[_BatchNorm]:

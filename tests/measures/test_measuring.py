@@ -479,3 +479,42 @@ def test_invariance_says_what_is_wrong(options, says):
 def test_a_tracker_counts_from_zero():
     with pytest.raises(UserError, match="step must be >= 0, got -1"):
         fl.Tracker("trace", loss=CE, data=data(20))(network(), -1)
+
+
+def test_a_prefixed_name_keeps_its_matrix():
+    with pytest.raises(UserError, match="got matrix=ggn: write trace:matrix=ggn"):
+        fl.measure(network(), CE, data(), "fisher_trace:matrix=ggn")
+    assert "fisher_trace:matrix=fisher" in fl.measure(
+        network(), CE, data(), "fisher_trace:matrix=fisher"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("distance", "parameters to measure from"), ("preconditioned_lambda_max", "no precond")],
+)
+def test_what_a_measure_needs_is_checked_before_anything_is_measured(name, says, monkeypatch):
+    def read(self, problem, effort):
+        raise AssertionError("measured")
+
+    monkeypatch.setattr(Trace, "read", read)
+    with pytest.raises(UserError, match=says):
+        fl.measure(network(), CE, data(), ["trace", name])
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ({"mode": "x"}, "unknown mode 'x'"),
+        ({"dtype": "x"}, "dtype must be"),
+        ({"reference": 3}, "reference must be parameters by name"),
+    ],
+)
+def test_a_tracker_is_checked_when_it_is_made(option, says):
+    with pytest.raises(UserError, match=says):
+        fl.Tracker(**option)
+
+
+def test_a_report_takes_one_argument():
+    with pytest.raises(UserError, match="report must be a function of one argument"):
+        fl.measure(network(), CE, "not looked at yet", report=lambda: None)

@@ -87,6 +87,12 @@ def named(text: str) -> Measure:
     known = CATALOGUE[name]
     words = {"True": True, "False": False}  # as `name_of` writes them
     given = {k: words.get(v, v) if isinstance(v, str) else v for k, v in options.items()}
+    own, asked = getattr(known, "matrix", "hessian"), given.get("matrix")
+    if own != "hessian" and asked not in (None, own):
+        plain = name.removeprefix(f"{own}_")
+        raise UserError(
+            f"{name} is of the matrix {own!r}, got matrix={asked}: write {plain}:matrix={asked}"
+        )
     kind: Any = type(known)
     return kind(**{**settings_of(known), **given})  # type: ignore[no-any-return]
 

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
@@ -70,6 +70,15 @@ class Measure(Protocol):
 
     def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure."""
+        ...
+
+
+@runtime_checkable
+class Needs(Protocol):
+    """A measure of something that the caller must give, such as reference parameters."""
+
+    def require(self, problem: Problem) -> None:
+        """Raise if it is missing; called before anything is measured."""
         ...
 
 

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError, truth, whole_number
-from ..outside.functions import Report
+from ..outside.functions import Report, require_report
 from ..problem import Problem
 from ..randomness import global_states_kept
 from . import Budget as Budget
 from . import Card, Effort, Measure, Reading, Readings
 from .catalogue import Chosen as Chosen
 from .catalogue import choose as choose
-from .contract import settings_of
+from .contract import Needs, settings_of
 from .effort import OnProducts
 from .probes import OVERFLOW
 from .rescaling import rescale as rescale
@@ -82,6 +82,7 @@ def measure(
             "left"}: the products with a matrix so far and in all, and the seconds left.
     """
     chosen, limit = choose(measures), Budget.of(budget)
+    require_report(report)
     seed, skip = whole_number("seed", seed, least=0), truth("skip", skip)
     with torch.random.fork_rng(devices=[]), global_states_kept():
         subject = Subject.of(
@@ -132,7 +133,13 @@ def read_all(
     skip: bool,
     tick: Callable[[str], OnProducts | None] = lambda name: None,
 ) -> Readings:
-    """Read measures off a subject; with `skip`, measures that do not apply are left out."""
+    """Read measures off a subject; with `skip`, measures that do not apply are left out.
+
+    Without it, a measure that needs what was not given is refused before the first is read.
+    """
+    for measure in () if skip else chosen.values():
+        if isinstance(measure, Needs):
+            measure.require(subject.problem)
     found: dict[str, Reading] = {}
     skipped: dict[str, str] = {}
     for name, measure in chosen.items():

@@ -57,11 +57,16 @@ class Distance:
         permutation="moves",
     )
 
-    def read(self, problem: Problem, effort: Effort) -> Measured:
-        """Measure."""
+    def require(self, problem: Problem) -> None:
+        """Raise if there are no reference parameters."""
         if problem.reference is None:
             remedy = "measure(..., reference=initial_state_dict)"
             raise UserError(f"distance needs parameters to measure from: {remedy}")
+
+    def read(self, problem: Problem, effort: Effort) -> Measured:
+        """Measure."""
+        self.require(problem)
+        assert problem.reference is not None
         return Measured(float((flat(problem) - problem.reference).norm()), 0.0, True, "exact")
 
 

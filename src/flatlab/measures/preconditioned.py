@@ -44,6 +44,10 @@ class PreconditionedLambdaMax:
         "1 − 10⁻⁶",
     )
 
+    def require(self, problem: Problem) -> None:
+        """Raise if there is no preconditioner."""
+        problem.preconditioner()
+
     def read(self, problem: Problem, effort: Effort) -> Measured:
         """Measure; the eigenvector of the symmetric form is in the details."""
         given = problem.preconditioner()

@@ -23,6 +23,21 @@ from ..errors import FlatlabError, UserError, described
 Report = Callable[[dict[str, Any]], None]
 
 
+def require_report(report: Any) -> None:
+    """Refuse what cannot be called with one argument; None is allowed."""
+    wanted = "report must be a function of one argument"
+    if report is None:
+        return
+    if not callable(report):
+        raise UserError(f"{wanted}, got {report!r}")
+    try:
+        inspect.signature(report).bind({})
+    except TypeError as error:
+        raise UserError(f"{wanted}; called with one, it fails: {error}") from None
+    except ValueError:  # some callables written in C have no signature
+        return
+
+
 def function_named(text: str) -> Callable[..., Any]:
     """Return the function of this name.
 

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.text import Text
 
 from ..errors import UserError
-from .functions import Report
+from .functions import Report, require_report
 
 LOG_SECONDS = "FLATLAB_PROGRESS_SECONDS"  # the variable with the seconds between lines of a log
 NOTEBOOK_SECONDS = 0.5
@@ -223,8 +223,7 @@ def drawn(
     `progress` None draws unless there is a report, this is a worker process, or lines are drawn
     already.
     """
-    if report is not None and not callable(report):
-        raise UserError(f"report must be a function of one argument, got {report!r}")
+    require_report(report)
     if progress is not None and not isinstance(progress, bool):
         raise UserError(f"progress must be True, False or None, got {progress!r}")
     worker = multiprocessing.parent_process() is not None

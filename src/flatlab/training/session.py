@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os.path import exists
 from pathlib import Path
 from typing import Any, get_args
@@ -20,7 +20,7 @@ from ..errors import StoreError, UserError, require_path, truth, unknown, whole
 from ..files.store import CONFIG, RunStore
 from ..losses import Loss, as_loss
 from ..models import Architecture, Params
-from ..outside.functions import Report
+from ..outside.functions import Report, require_report
 from ..randomness import global_states_kept
 from .beginning import check_data, initial_state, require_kind, seconds_between_checkpoints
 from .config import Dtype, RunConfig, config_digest, tracked, upgraded
@@ -139,7 +139,7 @@ def run_config(
     if out is not None:
         require_path("out", out, "a directory")
     fresh = truth("fresh", fresh)
-    require_kind("report", report, Callable | None, "a function of one argument")
+    require_report(report)
     require_kind("track", track, Track | None, "a Tracker such as flatlab.Tracker('lambda_max')")
     if backend not in get_args(TrainerChoice):
         raise unknown("backend", str(backend), get_args(TrainerChoice))

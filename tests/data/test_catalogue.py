@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tomli_w
 
-from flatlab.data import CATALOGUE, Dataset, descriptions, make
+from flatlab.data import CATALOGUE, Dataset, descriptions, identity, make
 from flatlab.errors import UserError
 from flatlab.randomness import generator
 
@@ -340,3 +340,8 @@ def test_a_mistake_is_one_clear_line(spec, message):
     with pytest.raises(UserError) as caught:
         make(spec)
     assert str(caught.value) == message
+
+
+def test_the_identity_of_what_is_no_spec():
+    with pytest.raises(UserError, match=r"spec must be a mapping, as dataset\.spec is, got 3"):
+        identity(3)

@@ -288,3 +288,17 @@ def test_parameters_that_do_not_fit_are_refused():
         build(arch, {**params, "W1": np.ones((WIDTH, D + 1))}, DATA.x_train)
     with pytest.raises(UserError, match="parameters do not fit"):
         build(TwoLayer(width=WIDTH, norm="batch"), params, DATA.x_train)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ((3, {}, np.ones((2, 2))), "arch must be a TwoLayer or Deep, got 3"),
+        ((TwoLayer(width=3), None, np.ones((2, 2))), "params must be arrays by name"),
+        ((TwoLayer(width=3), {"W1": 3}, np.ones((2, 2))), "params must be arrays by name"),
+        ((TwoLayer(width=3), {}, np.ones(2)), r"x_train must be numbers of shape \(n, d\)"),
+    ],
+)
+def test_what_a_network_is_built_from(given, says):
+    with pytest.raises(UserError, match=says):
+        build(*given)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..errors import UserError, nearest, unknown
+from ..errors import UserError, nearest, shown, unknown
 from .arrays import load
 from .continuous import ball, circle, gaussian_mixture, sphere
 from .cube import complete, parity, xor
@@ -99,5 +99,7 @@ def identity(spec: Mapping[str, Any]) -> dict[str, Any]:
     >>> identity({"name": "file", "path": "/home/me/points.npz", "sha256": "c0ffee"})
     {'name': 'file', 'sha256': 'c0ffee'}
     """
+    if not isinstance(spec, Mapping):
+        raise UserError(f"spec must be a mapping, as dataset.spec is, got {shown(spec)}")
     known = spec.get("name") == "file" and "sha256" in spec
     return {key: value for key, value in spec.items() if not (known and key == "path")}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..errors import UserError
+from ..errors import UserError, shown
 from .chains import Chain
 from .contract import Architecture, Examples, Params, shapes_of
 
@@ -24,7 +25,15 @@ def build(arch: Chain, params: Params, x_train: ArrayLike) -> nn.Module:
 
     from .chain_net import ChainNet
 
+    if not isinstance(arch, Chain):
+        raise UserError(f"arch must be a TwoLayer or Deep, got {shown(arch)}")
+    if not isinstance(params, Mapping) or not all(map(_is_array, params.values())):
+        raise UserError(f"params must be arrays by name, as run.params has, got {shown(params)}")
     x = np.asarray(x_train)
+    if x.ndim != 2 or x.dtype.kind not in "biuf":
+        raise UserError(
+            f"x_train must be numbers of shape (n, d), got {x.dtype} of shape {x.shape}"
+        )
     _require_shapes(arch, params, arch.shapes(x.shape[1]))
     inputs = None if arch.stacked else torch.tensor(x.astype(params["W1"].dtype))
     return ChainNet(arch, params, inputs)
@@ -43,6 +52,10 @@ def network(
     net.to(dtype=getattr(torch, str(next(iter(params.values())).dtype)))
     net.load_state_dict({name: torch.from_numpy(np.array(v)) for name, v in stored.items()})
     return net
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, np.ndarray)
 
 
 def _require_shapes(

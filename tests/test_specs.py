@@ -9,10 +9,11 @@ import tomllib
 import numpy as np
 import pytest
 import tomli_w
+import torch
 
 from flatlab.errors import UserError
 from flatlab.losses import MSE, Loss
-from flatlab.models import CNN, MLP, VGG11, Deep, Init, TwoLayer
+from flatlab.models import CNN, MLP, VGG11, Deep, Init, Module, TwoLayer
 from flatlab.specs import digest, from_dict, to_dict
 from flatlab.training.config import RunConfig, Tracked, config_digest, upgraded
 from flatlab.training.optimizers import SGD as SGD_
@@ -83,6 +84,15 @@ MISTAKES = [
     (lambda: TwoLayer(width=0), "width must be > 0, got 0"),
     (lambda: TwoLayer(bias="False"), "bias: input should be a valid boolean, got 'False'"),
     (lambda: TwoLayer(bias=1), "bias: input should be a valid boolean, got 1"),
+    *[
+        (
+            lambda given=given: Module("f.py:g", {"o": given}),
+            "options: o must be True, False, a whole number, a finite number or a string, got",
+        )
+        for given in (None, [1], float("nan"), {})
+    ],
+    (lambda: Module("f.py:g", {1: 2}), "the names in options must be strings, got 1"),
+    (lambda: Module("f.py:g", 3), "options must be a dict of names and plain values, got 3"),
     (lambda: TwoLayer(norm="group"), "norm must be 'batch', 'layer', 'standard_batch' or"),
     (lambda: TwoLayer(activation="gelu"), "activation must be 'relu', 'softplus', 'tanh' or"),
     (lambda: TwoLayer(ln_epsilon=0.0), "ln_epsilon must be >= 1e-15, got 0.0"),
@@ -379,3 +389,10 @@ def test_lists_of_numbers_may_be_arrays():
     assert CNN(channels=np.array([8.0])) == CNN(channels=(8,))
     with pytest.raises(UserError, match="widths"):
         MLP(widths=np.array([[3, 4]]))
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_options_of_numpy_and_torch_keep_their_kind(kind):
+    options = Module("f.py:g", {"a": kind(3), "b": kind(True), "c": kind(0.5)}).options
+    assert options == {"a": 3, "b": True, "c": 0.5}
+    assert [type(value) for value in options.values()] == [int, bool, float]

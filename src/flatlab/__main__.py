@@ -27,7 +27,7 @@ def _interrupt(*_: Any) -> None:
 
 
 def _end(*_: Any) -> NoReturn:
-    sys.stderr.write("flatlab: interrupted: run the same command again to continue\n")
+    sys.stderr.write("flatlab: interrupted\n")
     sys.stderr.flush()
     os._exit(130)
 

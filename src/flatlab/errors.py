@@ -18,6 +18,8 @@ from typing import Any
 
 # What code of a user's own may raise: sys.exit() in it does not end the program without a word.
 FAILURES = (Exception, SystemExit)
+LONGEST = 300
+"""Characters that are shown of an error of somebody else's code."""
 
 
 class FlatlabError(Exception):
@@ -126,8 +128,8 @@ def shown(value: object) -> str:
     return repr(value) if isinstance(value, str | int | float | None) else in_words(value)
 
 
-def require_path(name: str, value: object, wanted: str = "a path") -> None:
-    """Refuse what is not a path that a file can have."""
+def require_path(name: str, value: object, wanted: str = "a path") -> Path:
+    """Return a path, with ~ as the user's home; refuse what is not a path that a file can have."""
     if not isinstance(value, str | os.PathLike):
         raise UserError(f"{name} must be {wanted}, got {shown(value)}")
     text = os.fspath(value)
@@ -137,6 +139,7 @@ def require_path(name: str, value: object, wanted: str = "a path") -> None:
         raise UserError(f"{name} must be {wanted}, got '': name one (. is the current one)")
     if "\0" in text:
         raise UserError(f"{name} must be {wanted}, got {text!r}, which has a null character")
+    return Path(os.path.expanduser(text))
 
 
 def require_file(path: Path) -> None:
@@ -192,7 +195,10 @@ def described(error: BaseException) -> str:
     ...     described(error)
     "KeyError: 'age' (in <doctest ...>, line 2)"
     """
-    says = f"{type(error).__name__}: {' '.join(message_of(error).split())}".removesuffix(": ")
+    own = message_of(error).partition("\nException raised from ")[0]  # without torch's C++ frames
+    text = " ".join(own.split())
+    text = text if len(text) <= LONGEST else f"{text[:LONGEST]} …"
+    says = f"{type(error).__name__}: {text}".removesuffix(": ")
     if error.__traceback__ is None:  # it was made, not raised
         return says
     last = traceback.extract_tb(error.__traceback__)[-1]

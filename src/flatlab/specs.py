@@ -67,6 +67,8 @@ def _taken(value: Any, counted: bool) -> Any:
         value = value.tolist()
     if type(value) in (list, tuple):
         return type(value)(_taken(item, counted) for item in value)
+    if type(value) is dict:
+        return {name: _taken(item, counted) for name, item in value.items()}
     if counted:
         return whole(value)
     scalar = getattr(value, "ndim", None) == 0 and hasattr(value, "item")
@@ -207,6 +209,8 @@ def _one_line(cls: Any, error: ValidationError) -> str:
         return f"{cls.__name__} takes {len(allowed)} {fields}: {', '.join(allowed)}"
     name = allowed[where] if isinstance(where, int) else where  # a positional argument
     given, context = first.get("input"), first.get("ctx", {})
+    if get_origin(get_type_hints(cls).get(name)) is dict:
+        return _wrong_table(name, first["loc"][1:], given)
     match first["type"]:
         case "unexpected_keyword_argument":
             if not allowed:
@@ -236,3 +240,15 @@ def _one_line(cls: Any, error: ValidationError) -> str:
             return f"{name} must be a table of fields ({context['class_name']}), got {given!r}"
         case _:
             return f"{name}: {first['msg'].lower()}, got {given!r}"
+
+
+def _wrong_table(name: str, within: tuple[Any, ...], given: Any) -> str:
+    """Say what is wrong with a table of plain values, or with its entry `within[0]`."""
+    if not within:
+        return f"{name} must be a dict of names and plain values, got {given!r}"
+    if within[-1] == "[key]":
+        return f"the names in {name} must be strings, got {given!r}"
+    return (
+        f"{name}: {within[0]} must be True, False, a whole number, a finite number or a string, "
+        f"got {given!r}"
+    )

@@ -315,7 +315,7 @@ def test_verify_exits_with_130_and_prints_what_was_done(main, registry):
     code, stdout, stderr = main("verify", "--jobs", "1")
     assert code == 130
     assert "made.good" in stdout and "made.corrected" not in stdout
-    assert stderr == "flatlab: interrupted with 2 claims left: run the same command again\n"
+    assert stderr == "flatlab: interrupted with 2 claims left\n"
 
 
 # Real claims through the command

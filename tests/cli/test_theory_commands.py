@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 
+import flatlab as fl
+
 DATA = "xor:d=8,n=20,seed=1,n_test=200"
 
 
@@ -58,6 +60,19 @@ MISTAKES = {
     "no budget": (["flattest", "--arch", "bias", "--data", DATA, "--budget", "0"], "budget"),
     "no run": (["train", "--start", "/nowhere", "--phase", "sgd:lr=0.1,epochs=1"], "run directory"),
 }
+
+
+def test_the_budget_of_a_search_has_units_or_is_seconds(main, tmp_path):
+    data = ["flattest", "--arch", "bias", "--data", "xor:d=4,n=6", "--json", "--out"]
+    for k, text in enumerate(("60", "60s", "1m")):
+        code, _, err = main(*data, tmp_path / str(k), "--budget", text)
+        assert code == 0, err
+    starts = {str(fl.load_run(tmp_path / str(k)).config.start) for k in range(3)}
+    assert len(starts) == 1 and "'budget': 60.0" in starts.pop()
+    for text, part in (("0", "> 0, got 0"), ("nan", "got nan"), ("soon", "90s, 30m, 2h")):
+        code, _, err = main(*data, tmp_path / "no", "--budget", text)
+        assert code == 2 and part in err and err.count("\n") == 1
+    assert not (tmp_path / "no").exists()
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

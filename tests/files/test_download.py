@@ -9,7 +9,7 @@ import os
 import pytest
 
 import images_for_tests as given
-from flatlab.errors import StoreError, UserError
+from flatlab.errors import FlatlabError, StoreError, UserError
 from flatlab.files import download as module
 from flatlab.files.download import DownloadError, download
 from flatlab.files.fetching import fetch
@@ -237,6 +237,19 @@ def test_an_archive_without_its_files_is_refused(server, tmp_path):
             tmp_path / "files",
         )
     assert [path.name for path in (tmp_path / "files").iterdir()] == ["data_batch_1.bin"]
+
+
+@pytest.mark.parametrize("name", ["absent.gz", "file.gz"])
+def test_a_failure_before_anything_came_leaves_no_folder(server, tmp_path, name):
+    (tmp_path / "mine").mkdir()
+    archive = _Archive(name, CONTENT, ("a",))
+    for parent in ("new/deep", "mine"):
+        stage = tmp_path / parent / ".part"
+        with pytest.raises(FlatlabError):
+            fetch(server.url, [archive], stage, tmp_path / parent / "files")
+        there = name == "file.gz"  # what came stays
+        assert stage.exists() == there and (tmp_path / "new").exists() == there
+    assert (tmp_path / "mine").exists()
 
 
 def test_what_is_no_archive_is_refused(server, tmp_path):

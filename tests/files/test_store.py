@@ -16,6 +16,7 @@ from flatlab.errors import BusyError, FlatlabError, StoreError, UserError
 from flatlab.files import store
 from flatlab.files.durable import locked
 from flatlab.files.store import RunStore, ensure_directory, run_directories, write_atomically
+from flatlab.specs import digest
 
 CONFIG = {"model": {"width": 5, "bias": True}, "phases": [{"lr": 0.1}, {"lr": 1e-3}], "seed": 0}
 
@@ -125,6 +126,17 @@ def test_a_newer_or_damaged_config_is_named_and_kept(run, text, words, fresh):
     with pytest.raises(FlatlabError, match=words):
         RunStore.read(run.path)
     assert (run.path / "config.toml").read_bytes() == text
+
+
+def test_an_empty_config_is_damaged_if_there_are_files_of_a_run(run):
+    (run.path / "config.toml").write_bytes(b"")
+    with pytest.raises(UserError, match="was not written by flatlab"):
+        RunStore.read(run.path)
+    run.save_checkpoint(tensors(), {"config": digest(CONFIG)})
+    with pytest.raises(StoreError, match=r"config\.toml is damaged \(it names no format\)"):
+        RunStore.read(run.path)
+    assert RunStore.open(run.path, CONFIG).load_checkpoint() is not None
+    assert RunStore.read(run.path).config == CONFIG
 
 
 def test_fresh_removes_the_files_of_the_run_and_nothing_else(run):

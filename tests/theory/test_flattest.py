@@ -198,5 +198,7 @@ def test_mistakes_are_refused():
     twice = from_arrays(np.ones((2, 2)), np.array([1.0, -1.0]))
     with pytest.raises(UserError, match="equal training inputs have different labels"):
         flattest(twice, "bias")
+    with pytest.raises(UserError, match="no network of this family interpolates these labels"):
+        flattest(from_arrays(np.zeros((1, 4)), np.ones(1)), "no-bias")
     with pytest.raises(UserError, match="every label is zero"):
         flattest(from_arrays(np.eye(2), np.zeros(2)), "bias")

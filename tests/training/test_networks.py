@@ -476,3 +476,64 @@ def test_a_run_says_if_the_code_of_its_network_has_changed(tmp_path, monkeypatch
     assert note.startswith(f"the code of module:factory={file}:make has changed since this run was")
     with pytest.warns(UserWarning, match="has changed since this run was begun"):
         trained().module()
+
+
+FAULTY = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    calls = 0
+    def __init__(self, fault):
+        super().__init__()
+        self.fault = fault
+        self.last = nn.Linear(4, 1, dtype=torch.complex64 if fault == "complex" else None)
+    def get_extra_state(self):
+        if self.fault == "extra":
+            return {"a": 1}
+        return torch.zeros(1)
+    def set_extra_state(self, state):
+        pass
+    def forward(self, x):
+        if self.fault == "late" and not hasattr(self, "scale"):
+            self.scale = nn.Parameter(torch.ones(1))
+        if self.fault == "train" and self.training and torch.is_grad_enabled():
+            Net.calls += 1
+            if Net.calls == LIMIT:
+                raise RuntimeError("enough\\nException raised from here\\n" + 99 * "frame ")
+        if self.fault == "evaluate" and not self.training:
+            Net.calls += 1
+            if Net.calls == LIMIT:
+                raise RuntimeError("word " * 400)
+        return self.last(x.to(self.last.weight.dtype)).real[:, 0]
+def make(fault):
+    return Net(fault)
+"""
+FAULTS = {
+    "complex": r"returns a network with complex numbers \(last\.weight\)",
+    "extra": "returns a network whose state has _extra_state, dict: a checkpoint holds tensors",
+    "late": "the network and its stored state differ in scale: make every parameter and buffer",
+}
+
+
+@pytest.mark.parametrize("fault, message", FAULTS.items(), ids=FAULTS)
+def test_a_network_that_cannot_be_kept_is_refused(fault, message, tmp_path):
+    (tmp_path / "own.py").write_text(FAULTY)
+    arch = Module(f"{tmp_path / 'own.py'}:make", {"fault": fault})
+    with pytest.raises(UserError, match=message) as caught:
+        fl.train(arch, POINTS, schedule=[PHASE], out=tmp_path / "run")
+    assert "\n" not in str(caught.value) and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("fault", ["train", "evaluate"])
+def test_a_network_that_fails_late_is_one_line_and_its_run_continues(fault, tmp_path):
+    own, out = tmp_path / "own.py", tmp_path / "run"
+    # Two calls check the network; a row of the history is one call in evaluation.
+    own.write_text(FAULTY.replace("LIMIT", {"train": "9", "evaluate": "4"}[fault]))
+    arch = Module(f"{own}:make", {"fault": fault})
+    schedule, log = [fl.Phase("sgd", 0.1, 6, batch_size=5)], fl.LogGrid(per_decade=0, regular=3)
+    where = {"train": r"in step \d of epoch \d: RuntimeError: enough \(in", "evaluate": "in eval"}
+    with pytest.raises(UserError, match=f"^the network failed {where[fault]}") as caught:
+        fl.train(arch, POINTS, schedule=schedule, log=log, out=out)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+    own.write_text(FAULTY.replace("LIMIT", "-1"))
+    assert fl.train(arch, POINTS, schedule=schedule, log=log, out=out).status == "done"

@@ -53,6 +53,10 @@ def train(**changes):
             lambda: train(schedule=np.array([OPTIONS["schedule"][0]] * 9)),
             "schedule must be a non-empty list of Phase, got array",
         ),
+        (lambda: train(schedule=3), "schedule must be a non-empty list of Phase, got 3$"),
+        (lambda: train(dtype="f8"), "dtype must be float32 or float64, got 'f8'$"),
+        (lambda: train(dtype=np.float16), "dtype must be float32 or float64, got 'float16'$"),
+        (lambda: train(dtype=None), "dtype must be float32 or float64, got None$"),
         (
             lambda: train(measures=[fl.Tracked("lambda_max", examples=7)]),
             "examples of lambda_max must be <= n = 6, got 7: leave it out to take all",

@@ -18,6 +18,7 @@ from flatlab.errors import StoreError, UserError
 from flatlab.training import session as training
 from flatlab.training import sitting
 from flatlab.training.session import run_job
+from flatlab.training.sitting import _next_look
 
 DATA = fl.data.xor(d=6, n=23, seed=3, n_test=50)
 ARCH = fl.models.TwoLayer(width=11)
@@ -35,6 +36,7 @@ WRONG = [
     ("out", 5, "out must be a directory, got 5"),
     ("start", 5, "start must be the directory of a run, got 5"),
     ("report", 5, "report must be a function of one argument, got 5"),
+    ("report", lambda: None, "report must be a function of one argument, got <function .*"),
     ("track", 5, "track must be a Tracker such as .*, got 5"),
     ("track", "lambda_max", "track must be a Tracker such as .*, got 'lambda_max'"),
 ]
@@ -659,3 +661,63 @@ def test_constant_statistics_end_with_their_phase():
     for name, value in ours.params.items():
         # Rounding differs by about 1e-13; constant statistics in both phases differ by 1e-3.
         assert np.allclose(value, torchs.params[name], rtol=1e-8, atol=1e-10)
+
+
+def test_the_loss_and_data_of_a_tracker_count():
+    other = fl.data.xor(d=DATA.d, n=7, seed=3, n_test=0)
+    own = fl.Tracker("trace", every=4, loss="half_mse", data=other)
+    plain = fl.Tracker("trace", every=4)
+    run = fl.train(ARCH, DATA, schedule=[sam(4)], dtype="float64", track=own)
+    fl.train(ARCH, DATA, schedule=[sam(4)], dtype="float64", track=plain)
+    wanted = fl.measure(run.module(), "half_mse", other, "trace")["trace"].value
+    assert own.history["trace"].iloc[-1] == pytest.approx(wanted, rel=1e-12)
+    assert plain.history["trace"].iloc[-1] == pytest.approx(run.final["trace"], rel=1e-9)
+
+
+def test_a_single_phase_and_dtypes_of_numpy_and_torch_are_taken(tmp_path):
+    wanted = fl.train(ARCH, DATA, schedule=[sam(2)], dtype="float64")
+    for k, dtype in enumerate((np.dtype("float64"), np.float64, torch.float64)):
+        run = fl.train(ARCH, DATA, schedule=sam(2), dtype=dtype, out=tmp_path / str(k))
+        assert run.config == wanted.config and type(run.config.dtype) is str
+        assert_same_bits(run, wanted)
+
+
+def test_the_next_look_is_that_of_a_list_of_all():
+    """The stops of a phase are made one by one, so a huge one costs no memory."""
+    for every, epochs in ((1, 6), (4, 10), (5, 10), (20, 10)):
+        for marks in ([], [1, 4, 9], [3]):
+            phase = sam(epochs, until={"loss": 0.1, "every": every})
+            marks = [mark for mark in marks if mark < epochs]
+            looks = sorted({epochs, *marks, *range(every, epochs, every)})
+            for done in range(epochs):
+                wanted = next(look for look in looks if look > done)
+                assert _next_look(phase, marks, done) == wanted
+    huge = sam(10**9, until={"loss": 100.0})
+    assert fl.train(ARCH, DATA, schedule=[huge]).final["epoch"] == 1
+
+
+def test_the_home_of_the_user_is_meant_by_a_tilde(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    run = fl.train(ARCH, DATA, schedule=[sam(2)], out="~/runs/x")
+    assert run.path == tmp_path / "runs" / "x" and fl.load_run("~/runs/x").final == run.final
+    assert not (tmp_path / "~").exists()
+    on = fl.train(ARCH, DATA, schedule=[sam(2)], start="~/runs/x")
+    assert on.config.start["run"] == str(run.path)
+
+
+def test_a_text_that_no_file_holds_is_refused_before_anything_is_written(tmp_path):
+    measures = fl.Tracked("lambda_max", label="\udcff")
+    with pytest.raises(UserError, match=r"UTF-8 text, which cannot hold .*label.*udcff"):
+        fl.train(ARCH, DATA, schedule=[sam(2)], measures=measures, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_pipe_in_place_of_the_result_costs_nothing(tmp_path):
+    run = fl.train(ARCH, DATA, schedule=[sam(2)], out=tmp_path)
+    (tmp_path / "result.json").unlink()
+    os.mkfifo(tmp_path / "result.json")
+    found = fl.load_run(tmp_path)
+    assert found.final == run.final and "result.json is damaged (a pipe" in found.notes[0]
+    assert fl.train(ARCH, DATA, schedule=[sam(2)], out=tmp_path).status == "done"
+    assert (tmp_path / "result.json").is_file()

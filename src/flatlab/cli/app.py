@@ -23,6 +23,7 @@ from .streams import Output, standard_streams
 DONE, CLAIM_FAILED, USER_MISTAKE, NOT_REACHED, INTERRUPTED = 0, 1, 2, 3, 130
 LEAST_WIDTH = 40  # columns of text
 AGAIN = "interrupted: run the same command again to continue"
+KEEPS = ("train", "run", "reproduce", "data")  # commands that continue what they began
 
 
 class Interrupted(FlatlabError):
@@ -40,7 +41,8 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            raise Interrupted(AGAIN) from None
+            kept = getattr(ctx, "invoked_subcommand", None) in KEEPS
+            raise Interrupted(AGAIN if kept else "interrupted") from None
 
 
 app = typer.Typer(
@@ -64,8 +66,7 @@ def _look_in(folder: Path | None) -> Path | None:
 
 def folder(text: str | Path) -> Path:
     """Read the folder of --out; "" would be the current one."""
-    require_path("--out", text, "a folder")
-    return Path(text)
+    return require_path("--out", text, "a folder")
 
 
 DataDir = Annotated[
@@ -119,7 +120,7 @@ def _called(ready: Callable[[], object] | None) -> tuple[int, str]:
     except MemoryError as error:
         return USER_MISTAKE, f"not enough memory ({error}): choose smaller sizes"
     except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED, AGAIN
+        return INTERRUPTED, "interrupted"
 
 
 def complain(message: object, code: int) -> int:

@@ -95,8 +95,7 @@ def verify(
     for warning in () if as_json else found.warnings:
         complain(f"warning: passed over: {warning}", DONE)
     if found.left:
-        text = f"interrupted with {len(found.left)} claims left: run the same command again"
-        return complain(text, INTERRUPTED)
+        return complain(f"interrupted with {len(found.left)} claims left", INTERRUPTED)
     return CLAIM_FAILED if found.surprises else DONE
 
 
@@ -157,28 +156,28 @@ def flattest(
     data: Data,
     width: Annotated[int | None, Option(help="Neurons; by default as needed.")] = None,
     seed: Annotated[int, Option(help="Seed of the search.")] = 0,
-    budget: Annotated[float, Option(help="Seconds for the search.")] = 60.0,
+    budget: Annotated[str, Option(help="Time for the search: seconds, or e.g. 90s or 2m.")] = "60",
     out: Folder = None,
     fresh: Again = False,
     as_json: Json = False,
 ) -> int:
     """Find the interpolating network with the smallest trace directly, and store it as a run."""
     from ..data.catalogue import make
+    from ..experiments.budget import seconds_of
     from . import verbs
     from .from_flags import data_spec
 
     whole_number("seed", seed, least=0)
-    if not 0 < budget < math.inf:
-        raise UserError(f"budget must be a finite number of seconds > 0, got {budget:g}")
+    seconds = seconds_of(_number(budget))
     if width is not None:
         whole_number("width", width, least=1)
     made = make(data_spec(data))
-    start: dict[str, Any] = {"flattest": arch, "seed": seed, "budget": budget}
+    start: dict[str, Any] = {"flattest": arch, "seed": seed, "budget": seconds}
     start |= {} if width is None else {"width": width}
     path = out or _folder("flattest", start, made)
     family = cast("Family", arch)
     found = verbs.flattest(
-        made, family, width=width, seed=seed, budget=budget, progress=not as_json
+        made, family, width=width, seed=seed, budget=seconds, progress=not as_json
     )
     facts = {
         "arch": arch,
@@ -194,6 +193,14 @@ def flattest(
     }
     _tell(facts, as_json)
     return DONE
+
+
+def _number(text: str) -> float | str:
+    """Return a number if this is one."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _folder(name: str, made_from: dict[str, Any], data: Dataset) -> Path:

@@ -74,7 +74,7 @@ def run(
     named = ids if isinstance(ids, str) else _names(ids, "experiments")
     _require_name("preset", preset, "'quick', 'lab' or 'paper'")
     _require_changes(changes)
-    require_path("out", out, "a folder")
+    out = require_path("out", out, "a folder")
     fresh, progress = truth("fresh", fresh), truth("progress", progress)
     with JobProgress(quiet=not progress) as bars:
         results = experiments.run(
@@ -132,7 +132,7 @@ def verify(
     if source is not None:
         _require_name("source", source, "the name of a source, as ids begin with")
     if results is not None:
-        require_path("results", results, "a folder")
+        results = require_path("results", results, "a folder")
     thorough, progress = truth("thorough", thorough), truth("progress", progress)
     folder = Path("results" if results is None else results)
     if results is not None and not folder.is_dir():
@@ -174,7 +174,7 @@ def construct(
     _require_name("name", name, "a construction such as 'memorising'")
     data, fresh = as_dataset(data), truth("fresh", fresh)
     if out is not None:
-        require_path("out", out, "a directory")
+        out = require_path("out", out, "a directory")
     plain = plain_options(name, options)
     require_width(plain.get("width"), data, plain.get("depth"))
     made = construction_of(name, data, options)

@@ -91,6 +91,8 @@ def settings_of(
     Raises:
         UserError: No experiment has a setting, or a value is not allowed.
     """
+    if seeds is not None and "seeds" in (changes or {}):
+        raise UserError("seeds is given 2 times (in changes and by itself): give it once")
     presets = {e.id: e.presets[preset] for e in experiments}
     fields = {id: [f.name for f in dataclasses.fields(s)] for id, s in presets.items()}
     values = {**({} if seeds is None else {"seeds": seeds}), **(changes or {})}

@@ -80,6 +80,8 @@ def run(
     started = time.monotonic()
     asked, out = (ids,) if isinstance(ids, str) else tuple(ids), Path(out)
     seeds = None if seeds is None else whole_number("seeds", seeds, least=1)
+    if workers is not None and not isinstance(workers, Cluster):
+        workers = whole_number("workers", workers, least=0)
     found = find(asked)
     parts = _plan(found, preset, seeds, changes, by_seed=budget is not None)
     experiments = [part.experiment for part in parts]

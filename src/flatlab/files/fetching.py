@@ -6,6 +6,7 @@ the bytes that were on their way.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import os
@@ -18,7 +19,14 @@ from typing import Protocol
 
 from ..errors import StoreError
 from .download import TIMEOUT, download, require_address
-from .durable import ensure_directory, locked, sync_directory, write_atomically, write_error
+from .durable import (
+    ensure_directory,
+    is_leftover,
+    locked,
+    sync_directory,
+    write_atomically,
+    write_error,
+)
 
 OnFile = Callable[[str, int, int], None]
 """(name of an archive, bytes that are there, bytes of all)."""
@@ -66,9 +74,8 @@ def fetch(
         wait: Sleeps for some seconds between two attempts; by default `time.sleep`.
     """
     require_address(url)
-    ensure_directory(stage)
     total, before, made = sum(archive.size for archive in archives), 0, []
-    with locked(stage):
+    with _staged(stage), locked(stage):
         for archive in archives:
 
             def say(done: int, _: int, name: str = archive.name, before: int = before) -> None:
@@ -85,6 +92,22 @@ def fetch(
                 made.append(_moved(stage / name, target / name))
     shutil.rmtree(stage, ignore_errors=True)
     return made
+
+
+@contextlib.contextmanager
+def _staged(stage: Path) -> Iterator[None]:
+    """Make the folder of archives; a failure before anything came leaves no folder behind."""
+    new = [path for path in stage.parents if not path.exists()]
+    ensure_directory(stage)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):  # a folder that is not empty stays
+            if all(is_leftover(path.name) for path in stage.iterdir()):
+                shutil.rmtree(stage)
+                for path in new:
+                    path.rmdir()
+        raise
 
 
 def _moved(path: Path, to: Path) -> Path:

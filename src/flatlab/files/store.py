@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BusyError, FlatlabError, StoreError, UserError
+from ..errors import BusyError, FlatlabError, StoreError, UserError, require_file
 from ..specs import digest
 from .checkpoints import CHECKSUM, MISMATCH, read_checkpoint, serialise
 from .checkpoints import Checkpoint as Checkpoint
@@ -238,6 +238,10 @@ class RunStore:
 
     def load_result(self) -> dict[str, Any] | None:
         """Return the result, or None if the run has none yet."""
+        try:
+            require_file(self.path / RESULT)
+        except UserError:  # the checkpoint has the same, so this is as good as a damaged file
+            raise damaged(self.path / RESULT, "a pipe or a device", REWRITE) from None
         data = read(self.path / RESULT)
         if data is None:
             return None
@@ -282,7 +286,16 @@ def _to_toml(config: Mapping[str, Any]) -> str:
     if "format" in config:
         raise ValueError("the key 'format' of a config is the store's own")
     digest(config)  # raises if a value is not plain or not finite
-    return tomli_w.dumps({"format": FORMAT, **config})
+    text = tomli_w.dumps({"format": FORMAT, **config})
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        line = text.split("\n")[text.count("\n", 0, error.start)]
+        raise UserError(
+            f"a run is stored as UTF-8 text, which cannot hold {line!r}: write it with other "
+            "characters"
+        ) from None
+    return text
 
 
 def _with_checksum(text: str) -> bytes:
@@ -325,13 +338,16 @@ def _find_config(path: Path, upgrade: Upgrade | None = None) -> tuple[dict[str, 
     try:
         _check_config(data)
         config = tomllib.loads(data.decode())
+        number = config.pop("format", None)
+        others = any((path / name).exists() for name in (CHECKPOINT, PREVIOUS, HISTORY))
+        if type(number) is not int and others:
+            raise ValueError("it names no format")
     except (ValueError, RecursionError) as error:
         raise DamagedConfig(
             f"{path / CONFIG} is damaged ({error}): run the command that trained it again, with "
             "--fresh or in another directory if that fails too; if you changed the file yourself, "
             "remove its first line"
         ) from None
-    number = config.pop("format", None)
     if type(number) is not int:
         raise UserError(f"{path / CONFIG} was not written by flatlab: choose another directory")
     if number > FORMAT:

@@ -36,9 +36,9 @@ class Tracker:
 
     Args:
         every: Measure at steps that are multiples of this.
-        loss: As for `measure`; may be left out with `fl.train`, which knows its own.
-        data: As for `measure`, but no generator, which can be read only once; may be left out with
-            `fl.train`.
+        loss: As for `measure`; with `fl.train` by default the loss of the run.
+        data: As for `measure`, but no generator, which can be read only once; with `fl.train` by
+            default the data of the run.
         measures, mode, params, seed, budget, dtype, reference, preconditioner, skip: As for
             `measure`.
     """
@@ -77,13 +77,15 @@ class Tracker:
         step = whole_number("step", step, least=0)
         if step % self.every:
             return None
-        if self.loss is None or self.data is None:
-            raise UserError("a Tracker in a loop of your own needs loss= and data=")
-        return self.take(model, step, self.loss, self.data)
+        return self.take(model, step)
 
-    def take(self, model: nn.Module, step: int, loss: Any, data: Any) -> Readings:
-        """Measure now."""
+    def take(self, model: nn.Module, step: int, loss: Any = None, data: Any = None) -> Readings:
+        """Measure now; `loss` and `data` stand in for those that the tracker was not given."""
         step = whole_number("step", step, least=0)
+        loss = loss if self.loss is None else self.loss
+        data = data if self.data is None else self.data
+        if loss is None or data is None:
+            raise UserError("a Tracker in a loop of your own needs loss= and data=")
         with torch.random.fork_rng(devices=[]), global_states_kept():
             subject = Subject.of(model, loss, data, **self.options)
             readings = read_all(subject, self.measures, self.seed, self.budget, self.skip)

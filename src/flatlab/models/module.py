@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from ..errors import UserError
+from ..errors import UserError, shown
 from ..outside.functions import blamed, function_named, source_digest, with_whole_path
 from ..randomness import torch_seeded
 from ..specs import Plain, spec
@@ -65,4 +65,24 @@ class Module(Architecture):
                 f"{self.factory} returns lazy layers, whose sizes are not known yet: write sizes, "
                 "as in nn.Linear(48, 10)"
             )
+        self._require_kept(made)
         return made.double()
+
+    def _require_kept(self, made: nn.Module) -> None:
+        """Refuse a state that training would change silently, or that no checkpoint holds."""
+        from torch import Tensor
+
+        with blamed(f"{self.factory} failed"):
+            state = made.state_dict()
+        for name, value in (*state.items(), *made.named_buffers()):
+            if not isinstance(value, Tensor):
+                raise UserError(
+                    f"{self.factory} returns a network whose state has {name}, {shown(value)}: a "
+                    "checkpoint holds tensors only, so get_extra_state must return one or be left "
+                    "out"
+                )
+            if value.is_complex():
+                raise UserError(
+                    f"{self.factory} returns a network with complex numbers ({name}), and training "
+                    "has float32 and float64: keep real and imaginary parts as two parameters"
+                )

@@ -105,10 +105,12 @@ class Pool:
     def interpolate(self) -> Array:
         """Solve the linear programme over the pool; return its dual."""
         columns = self.family.columns(self.pool)
-        solved = optimize.linprog(
-            np.ones(2 * len(self.pool)), A_eq=np.hstack([columns, -columns]), b_eq=self.y
-        )
-        if solved.status != 0 or solved.x is None or solved.fun is None:
+        solved = None
+        if len(self.pool):  # without: no neuron fires at any point, as when all points are 0
+            solved = optimize.linprog(
+                np.ones(2 * len(self.pool)), A_eq=np.hstack([columns, -columns]), b_eq=self.y
+            )
+        if solved is None or solved.status != 0 or solved.x is None or solved.fun is None:
             raise UserError(
                 "no network of this family interpolates these labels, or the training points are "
                 "too close together for float64 to find one: try another family or fewer points"

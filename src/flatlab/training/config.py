@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from ..data.catalogue import identity, shape_of
@@ -82,6 +83,7 @@ class RunConfig:
             raise UserError(f"schedule must be a non-empty list of Phase, got {self.schedule!r}")
         for phase in phases:
             self._check_phase(phase)
+        object.__setattr__(self, "dtype", _name_of(self.dtype))
         if self.dtype not in _DTYPES:
             raise UserError(f"dtype must be {' or '.join(_DTYPES)}, got {self.dtype!r}")
         object.__setattr__(self, "seed", whole(self.seed))
@@ -176,6 +178,12 @@ class RunConfig:
     def digest(self) -> str:
         """Return the hash that names the run's directory."""
         return config_digest(self.to_dict())
+
+
+def _name_of(dtype: Any) -> Any:
+    """Return the name of a dtype of numpy or torch; anything else stays as it is."""
+    known = isinstance(dtype, np.dtype | type) or type(dtype).__module__ == "torch"
+    return str(getattr(dtype, "__name__", dtype)).removeprefix("torch.") if known else dtype
 
 
 def require_room(parameters: int) -> None:

@@ -175,7 +175,7 @@ class Run:
 
 def read_store(path: str | Path) -> RunStore:
     """Open a run directory for reading, of this or an older format."""
-    require_path("a run", path, "its directory")
+    path = require_path("a run", path, "its directory")
     store = RunStore.read(path, config_digest, upgraded)
     store.config = stored(store.config)
     return store
@@ -184,6 +184,7 @@ def read_store(path: str | Path) -> RunStore:
 def load_run(path: str | Path) -> Run:
     """Read a run directory, finished or not."""
     store = read_store(path)
+    path = store.path
     try:
         config = RunConfig.from_dict(store.config)
     except UserError as error:
@@ -197,7 +198,7 @@ def load_run(path: str | Path) -> Run:
     notes = checkpoint.warnings + damage + tuple(result["notes"] if result else ())
     if store.format < FORMAT:
         notes += (f"written by an older flatlab, in format {store.format}",)
-    columns, place = arrays_of(checkpoint, "history/"), Path(path)
+    columns, place = arrays_of(checkpoint, "history/"), path
     return Run(
         config=config,
         columns=columns,
@@ -302,7 +303,8 @@ def unfinished(run: Run) -> str:
 
 def start_table(path: str | Path) -> dict[str, str]:
     """Return the `start` of a configuration that begins with the parameters of a stored run."""
-    return {"run": str(Path(path).absolute()), "sha256": params_digest(load_run(path).params)}
+    run = load_run(path)
+    return {"run": str(run.path and run.path.absolute()), "sha256": params_digest(run.params)}
 
 
 def start_of(start: Mapping[str, Any]) -> Run:

@@ -37,7 +37,7 @@ def train(
     arch: Architecture,
     data: Dataset | Sequence[Any],
     *,
-    schedule: Sequence[Phase],
+    schedule: Phase | Sequence[Phase],
     loss: str | Loss = "mse",
     seed: int = 0,
     dtype: Dtype = "float32",
@@ -59,7 +59,7 @@ def train(
         arch: A spec of `flatlab.models`.
         data: The data set, or its arrays or tensors: (x, y) or (x, y, x_test, y_test). Labels of a
             loss of classes, as cross_entropy, are classes from 0 to the largest.
-        schedule: Phases, in order.
+        schedule: Phases, in order, or a single one.
         loss: A `Loss` or its name.
         seed: Decides initial weights, sample order and noise.
         dtype: "float32" or "float64".
@@ -85,10 +85,11 @@ def train(
     require_kind("log", log, LogGrid | None, "a LogGrid")
     if start is not None:
         require_path("start", start, "the directory of a run")
+    phases: Any = [schedule] if isinstance(schedule, Phase) else schedule
     config = RunConfig(
         arch=arch,
         data=data.spec,
-        schedule=tuple(schedule) if isinstance(schedule, Sequence) else schedule,
+        schedule=tuple(phases) if isinstance(phases, Sequence) else phases,
         loss=loss,
         seed=seed,
         dtype=dtype,
@@ -137,7 +138,7 @@ def run_config(
     status "interrupted", which the caller reports.
     """
     if out is not None:
-        require_path("out", out, "a directory")
+        out = require_path("out", out, "a directory")
     fresh = truth("fresh", fresh)
     require_report(report)
     require_kind("track", track, Track | None, "a Tracker such as flatlab.Tracker('lambda_max')")

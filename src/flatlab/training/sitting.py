@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -25,7 +27,7 @@ CHUNK_SECONDS = 0.25  # progress, checkpoints and Ctrl-C are looked at this ofte
 
 @runtime_checkable
 class Track(Protocol):
-    """What training needs of a tracker."""
+    """What training needs of a tracker; the loss and data are the run's, for one without any."""
 
     every: int
 
@@ -126,11 +128,11 @@ class Sitting:
         """
         epoch0, per_epoch = self.starts[self.phase][0], self.trainer.units_per_epoch(phase)
         end, chunk, until = phase.epochs * per_epoch, 1, phase.until
-        stops = self._stops(phase, epoch0, logged)
+        marks = sorted(e - epoch0 for e in logged if 0 < e - epoch0 < phase.epochs)
         while self.unit < end:
             if interrupted.is_set():
                 return "interrupted"
-            look = next(epoch for epoch in stops if epoch * per_epoch > self.unit)
+            look = _next_look(phase, marks, self.unit // per_epoch)
             stop = min(self.unit + chunk, look * per_epoch)
             before, clock = self.trainer.state(), time.monotonic()
             failed = self.trainer.advance(phase, self.unit, stop, epoch0)
@@ -153,13 +155,6 @@ class Sitting:
             if time.monotonic() - self.saved > self.patience:
                 self._save()
         return "done" if until is None else "missed"
-
-    def _stops(self, phase: Phase, epoch0: int, logged: set[int]) -> list[int]:
-        """Return the epochs of a phase at which to look, in order, its last among them."""
-        looks = {phase.epochs, *(e - epoch0 for e in logged if 0 < e - epoch0 <= phase.epochs)}
-        if phase.until is not None:
-            looks |= set(range(phase.until.every, phase.epochs, phase.until.every))
-        return sorted(looks)
 
     def _reached(self, until: Until, epoch: int, phase: Phase) -> bool:
         """Return whether a phase is at its target after this epoch."""
@@ -262,3 +257,15 @@ class Sitting:
             self.store.save_history(run.columns)
             self.store.save_result(result)
         return run
+
+
+def _next_look(phase: Phase, marks: Sequence[int], done: int) -> int:
+    """Return the first epoch of a phase to look at after those that are done; the last is one.
+
+    `marks` are the epochs to log, in order. Targets are looked at every few epochs.
+    """
+    after = bisect.bisect_right(marks, done)
+    looks = [phase.epochs, *marks[after : after + 1]]
+    if phase.until is not None:
+        looks.append((done // phase.until.every + 1) * phase.until.every)
+    return min(looks)

@@ -17,11 +17,12 @@ from torch import Tensor, nn
 from ..data import Dataset
 from ..engine.compiled import USES
 from ..engine.philox import OTHERS, key_words, normals, signs, visits, with_order
-from ..errors import UserError, described
+from ..errors import UserError, described, listed
 from ..losses import Loss
 from ..models import Architecture, Params
 from ..models.contract import State, part
 from ..optim import MSAM, LabelNoiseSGD, WrappedOptimizer
+from ..outside.functions import blamed
 from ..outside.memory import require_memory, saved_per_example
 from ..randomness import key, torch_seed, torch_seeded
 from .schedule import Phase
@@ -81,6 +82,14 @@ class TorchTrainer:
         """Set parameters and buffers; the optimizer's state waits for its phase."""
         given = {**part(state, "params"), **part(state, "buffers")}
         tensors = {name: torch.from_numpy(np.array(value)) for name, value in given.items()}
+        own = {name: value.shape for name, value in self.net.state_dict().items()}
+        there = {name: value.shape for name, value in tensors.items()}
+        if other := sorted(n for n in own | there if own.get(n) != there.get(n)):
+            raise UserError(
+                f"the network and its stored state differ in {listed(other, most=3)}: make every "
+                "parameter and buffer when the network is built, not in forward; if its code has "
+                "changed, start again with --fresh"
+            )
         self.net.load_state_dict(tensors)
         self.optimizer = None
         self.pending = {k: v for k, v in state.items() if k.startswith("optimizer/")}
@@ -158,7 +167,8 @@ class TorchTrainer:
             if second:
                 rows = torch.from_numpy(others[where])
                 batches.append((self._batch(self.x, rows), self.y[rows]))
-            losses += [(step, value) for value in self._step(phase, batches)]
+            with blamed(f"the network failed in step {within + 1} of epoch {epoch0 + epoch + 1}"):
+                losses += [(step, value) for value in self._step(phase, batches)]
             if limit is not None:
                 self._project(limit, phase.first_layer.norm_rule)
         if not losses:
@@ -317,7 +327,8 @@ class TorchTrainer:
     def evaluate(self) -> dict[str, float]:
         """Return loss and zero-one error on both sets, the network in evaluation mode."""
         self.net.eval()
-        with torch_seeded(self.seed, "evaluate"):  # a network may draw in evaluation mode too
+        # A network may draw in evaluation mode too.
+        with torch_seeded(self.seed, "evaluate"), blamed("the network failed in evaluation"):
             row = self._evaluated("train", self.x, self.y)
             if len(self.data.x_test):
                 row |= self._evaluated("test", *self.test)

@@ -208,7 +208,6 @@ BAD = {
         "schedule": [sam(batch_size=24)]
     },
     "schedule must be a non-empty list of Phase, got ()": {"schedule": []},
-    "schedule must be a non-empty list of Phase, got Phase(": {"schedule": sam()},
     "schedule must be a non-empty list of Phase, got ('sam',)": {"schedule": ["sam"]},
     "dtype must be float32 or float64, got 'float16'": {"dtype": "float16"},
     "unknown loss 'msee': did you mean 'mse'": {"loss": "msee"},

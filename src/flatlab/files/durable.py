@@ -185,3 +185,16 @@ def read(path: Path) -> bytes | None:
 def is_leftover(name: str) -> bool:
     """Return whether a file is the lock or a temporary file of a killed process."""
     return name == LOCK or _TEMPORARY.fullmatch(name) is not None
+
+
+def writable(text: str) -> str:
+    """Return a text that UTF-8 can write; refuse another one, as a name with a lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        line = text.split("\n")[text.count("\n", 0, error.start)]
+        raise UserError(
+            f"a run is stored as UTF-8 text, which cannot hold {line!r}: write it with other "
+            "characters"
+        ) from None
+    return text

@@ -31,7 +31,15 @@ from ..specs import digest
 from .checkpoints import CHECKSUM, MISMATCH, read_checkpoint, serialise
 from .checkpoints import Checkpoint as Checkpoint
 from .durable import ensure_directory as ensure_directory
-from .durable import is_leftover, read, remove, require_whole_links, sync_directory, temporary
+from .durable import (
+    is_leftover,
+    read,
+    remove,
+    require_whole_links,
+    sync_directory,
+    temporary,
+    writable,
+)
 from .durable import locked as locked
 from .durable import write_atomically as write_atomically
 from .history import from_parquet, to_parquet
@@ -286,16 +294,7 @@ def _to_toml(config: Mapping[str, Any]) -> str:
     if "format" in config:
         raise ValueError("the key 'format' of a config is the store's own")
     digest(config)  # raises if a value is not plain or not finite
-    text = tomli_w.dumps({"format": FORMAT, **config})
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        line = text.split("\n")[text.count("\n", 0, error.start)]
-        raise UserError(
-            f"a run is stored as UTF-8 text, which cannot hold {line!r}: write it with other "
-            "characters"
-        ) from None
-    return text
+    return writable(tomli_w.dumps({"format": FORMAT, **config}))
 
 
 def _with_checksum(text: str) -> bytes:

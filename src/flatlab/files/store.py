@@ -28,18 +28,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BusyError, FlatlabError, StoreError, UserError, require_file
 from ..specs import digest
+from . import durable
 from .checkpoints import CHECKSUM, MISMATCH, read_checkpoint, serialise
 from .checkpoints import Checkpoint as Checkpoint
 from .durable import ensure_directory as ensure_directory
-from .durable import (
-    is_leftover,
-    read,
-    remove,
-    require_whole_links,
-    sync_directory,
-    temporary,
-    writable,
-)
+from .durable import is_leftover, read, remove, require_whole_links, sync_directory, temporary
 from .durable import locked as locked
 from .durable import write_atomically as write_atomically
 from .history import from_parquet, to_parquet
@@ -294,7 +287,7 @@ def _to_toml(config: Mapping[str, Any]) -> str:
     if "format" in config:
         raise ValueError("the key 'format' of a config is the store's own")
     digest(config)  # raises if a value is not plain or not finite
-    return writable(tomli_w.dumps({"format": FORMAT, **config}))
+    return durable.writable(tomli_w.dumps({"format": FORMAT, **config}))
 
 
 def _with_checksum(text: str) -> bytes:

@@ -38,7 +38,8 @@ def require_memory(needed: int, what: str, remedy: str) -> None:
 def saved_bytes(run: Callable[[], Any]) -> int:
     """Return how many bytes of distinct tensors autograd saves in a pass.
 
-    They are kept as they are: the pass may take derivatives itself.
+    Their values are kept, because the pass may take derivatives itself; their graph is not, because
+    an output that its own function saves would never be freed.
     """
     from torch.autograd.graph import saved_tensors_hooks
 
@@ -47,7 +48,7 @@ def saved_bytes(run: Callable[[], Any]) -> int:
     def count(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         saved.setdefault(storage.data_ptr(), storage)
-        return tensor
+        return tensor.detach()
 
     with saved_tensors_hooks(count, lambda tensor: tensor):
         run()

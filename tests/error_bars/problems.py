@@ -301,7 +301,7 @@ def _measures(
     kind = choice(random, OTHER_MATRICES if loss != "nll" else ("fisher", "gram"))
     names = [*MATRIX_MEASURES, "lambda_min", *(f"{kind}_{name}" for name in MATRIX_MEASURES)]
     names += [*CHEAP, choice(random, AVERAGES), choice(random, SEARCHES)]
-    names += [*(BOUNDED if random.random() < 0.5 else PROBED), choice(random, LONG)]
+    names += [choice(random, LONG), *(BOUNDED if random.random() < 0.5 else PROBED)]
     mixed = mode == "train"
     if not mixed and n * size**3 <= NONUNIFORMITY_ROOM:
         names.append("nonuniformity")

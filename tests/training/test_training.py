@@ -36,7 +36,11 @@ WRONG = [
     ("out", 5, "out must be a directory, got 5"),
     ("start", 5, "start must be the directory of a run, got 5"),
     ("report", 5, "report must be a function of one argument, got 5"),
-    ("report", lambda: None, "report must be a function of one argument, got <function .*"),
+    (
+        "report",
+        lambda: None,
+        "report must be a function of one argument; called with one, it fails: .*",
+    ),
     ("track", 5, "track must be a Tracker such as .*, got 5"),
     ("track", "lambda_max", "track must be a Tracker such as .*, got 'lambda_max'"),
 ]

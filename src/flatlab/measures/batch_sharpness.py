@@ -72,8 +72,9 @@ class _Batches:
     def vanished(self, mean: float) -> float:
         """Return by how much the mean would move if batches without a gradient had curvature 0.
 
-        A gradient may be 0 by rounding alone, as that of a cross-entropy near 0 is. Then the batch
-        belongs to the mean, with a curvature that vanishes as the gradient does.
+        Rounding alone may make a gradient 0, and the batch then belongs to the mean. The curvature
+        of a fitted cross-entropy vanishes with its gradient. That of a squared error does not:
+        there this is the size of the effect, not a bound.
         """
         return abs(mean) * (self.seen - len(self.rows)) / max(self.seen, 1)
 
@@ -96,8 +97,9 @@ class BatchSharpness:
     g_B and H_B are the gradient and the Hessian of the mean loss of the batch. With batch_size = n
     it is the curvature along the full gradient, and it is at most E λ_max(H_B). If all batches are
     at most `max_batches` they are enumerated and the mean is exact. Otherwise independent batches
-    are drawn. A batch with g_B = 0 exactly moves nothing and has no direction: the mean is over the
-    other batches, and the details count both. If no batch has a gradient, the value is NaN.
+    are drawn. A batch with g_B = 0 has no direction: the mean is over the other batches, the
+    details count both, and the error grows (`vanished`). If no batch has a gradient, the value is
+    NaN.
 
     Reference: Andreyev and Beneventano, Edge of stochastic stability, 2024.
     """
@@ -112,9 +114,9 @@ class BatchSharpness:
         "E_B[g_Bᵀ H_B g_B / ‖g_B‖²] over batches B of batch_size examples without replacement, as "
         "in SGD's shuffled epochs; g_B, H_B of the batch's mean loss",
         "a gradient and a product with the Hessian of each batch, of at most 400 batches",
-        "batches with g_B = 0 are left out and counted in the details. The gradient may be 0 by "
-        "rounding alone, so what they would change at curvature 0 is part of the error. ReLU kinks "
-        "are not seen",
+        "batches with g_B = 0 are left out and counted in the details. Rounding alone may make "
+        "a gradient 0, so the error includes what they would change at curvature 0, which is no "
+        "bound for a squared error. ReLU kinks are not seen",
         exact="exact if there are at most 400 batches (batch_size = n, or batch_size = 1 and "
         "n ≤ 400); otherwise a standard error",
     )
